@@ -1,0 +1,1 @@
+//! From a directory to an image: detection, what ships, resolution, lock, pack

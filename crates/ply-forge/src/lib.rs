@@ -1,0 +1,1 @@
+//! Making packages: Debian packages to kegs and bases, recipes to a registry

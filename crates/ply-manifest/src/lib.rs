@@ -1,0 +1,40 @@
+//! The words of ply: every file format and every noun, as values with no I/O.
+//!
+//! Text goes in, values come out, with the place of every error. Each noun is a newtype that parses
+//! ([`std::str::FromStr`]), prints ([`std::fmt::Display`]) and round-trips, so that a value that exists
+//! is a valid one. Nothing here opens a file, a process or a socket.
+
+mod composition;
+mod diagnostic;
+mod digest;
+mod image_name;
+mod lock;
+mod manifest;
+mod name;
+mod network;
+mod noun;
+mod overlay;
+mod quantity;
+mod reference;
+mod rights;
+mod source;
+mod version;
+
+pub use composition::{Composition, EgressPolicy, Member, MemberEgress};
+pub use diagnostic::{Diagnostic, Diagnostics, Place};
+pub use digest::Digest;
+pub use image_name::{Arch, ImageName};
+pub use lock::{LOCK_FORMAT, Lock, LockedPackage, LockedService};
+pub use manifest::{
+    AbiName, Build, Dependency, Entrypoint, Health, Kind, LayerSection, Limit, LinkRequest, Manifest,
+    Package, Param, Restart, RestartPolicy, Run, Scale, ScaleSignal, Volume, VolumeScope,
+};
+pub use name::{Owner, PackageName, RunName};
+pub use network::{EgressEntry, Publish, PublishAddress, Transport};
+pub use noun::NounError;
+pub use overlay::DevOverlay;
+pub use quantity::{Bytes, Cores, Rate, Span};
+pub use reference::{Reference, Target};
+pub use rights::{Capabilities, Capability, Signal, UserSpec};
+pub use source::SourceSpec;
+pub use version::{Range, Version};

@@ -1,0 +1,1 @@
+//! One app: plan, environment, instances, state, logs, the run parent

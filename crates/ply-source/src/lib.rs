@@ -1,0 +1,1 @@
+//! The wire: sources, listing, catalog, fetch and verify, resolution

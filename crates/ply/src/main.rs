@@ -1,0 +1,3 @@
+//! ply: a package manager and a container runtime in one binary.
+
+fn main() {}
