@@ -16,24 +16,53 @@ use std::sync::Arc;
 /// What a base is made of, before dependencies. libstdc++6 is among them since prebuilt programs (Node's own binary,
 /// native addons, wheels) expect it of every glibc system.
 const SEEDS: &[&str] = &[
-    "base-files", "base-passwd", "bash", "ca-certificates", "coreutils", "dash", "debianutils", "diffutils", "findutils",
-    "grep", "gzip", "hostname", "libc-bin", "libc6", "libstdc++6", "mawk", "netbase", "sed", "tar", "tzdata", "zlib1g",
+    "base-files",
+    "base-passwd",
+    "bash",
+    "ca-certificates",
+    "coreutils",
+    "dash",
+    "debianutils",
+    "diffutils",
+    "findutils",
+    "grep",
+    "gzip",
+    "hostname",
+    "libc-bin",
+    "libc6",
+    "libstdc++6",
+    "mawk",
+    "netbase",
+    "sed",
+    "tar",
+    "tzdata",
+    "zlib1g",
 ];
 
 /// Needed to install and configure packages only; an image never does either.
-const INSTALLERS: &[&str] =
-    &["adduser", "debconf", "debconf-2.0", "dpkg", "init-system-helpers", "perl-base", "ucf", "libdebconfclient0"];
+const INSTALLERS: &[&str] = &[
+    "adduser",
+    "debconf",
+    "debconf-2.0",
+    "dpkg",
+    "init-system-helpers",
+    "perl-base",
+    "ucf",
+    "libdebconfclient0",
+];
 
 /// The rules of [`finish`] as a number: it goes into the version, so that a base that the same packages give under
 /// other rules is another version.
 const RULES: u32 = 1;
 
 /// A base as files, with what its manifest says.
+#[derive(Debug)]
 pub(crate) struct Base {
     pub(crate) version: Version,
     pub(crate) files: Files,
     pub(crate) packages: Vec<Line>,
     /// Keeps the contents of `files`.
+    #[allow(dead_code, reason = "held for its files")]
     pub(crate) spool: Arc<Spool>,
 }
 
@@ -46,14 +75,40 @@ pub(crate) fn packages(suite: &Suite) -> Result<Vec<Package<'_>>> {
 /// Licences stay.
 pub(crate) fn is_ballast(path: &[u8]) -> bool {
     const FOLDERS: &[&str] = &[
-        "usr/share/man", "usr/share/info", "usr/share/locale", "usr/share/lintian", "usr/share/bug", "usr/share/doc-base",
-        "usr/share/menu", "usr/share/groff", "usr/share/linda", "usr/share/bash-completion", "usr/share/zsh",
-        "usr/share/fish", "usr/share/apport", "usr/share/gdb", "usr/share/debhelper", "usr/lib/debug", "usr/share/pixmaps",
-        "usr/share/applications", "usr/share/help", "usr/share/gtk-doc", "etc/cron.d", "etc/cron.daily", "etc/init.d",
-        "etc/logrotate.d", "etc/update-motd.d", "etc/systemd", "usr/lib/systemd", "usr/lib/sysusers.d",
-        "usr/lib/tmpfiles.d", "etc/apparmor.d",
+        "usr/share/man",
+        "usr/share/info",
+        "usr/share/locale",
+        "usr/share/lintian",
+        "usr/share/bug",
+        "usr/share/doc-base",
+        "usr/share/menu",
+        "usr/share/groff",
+        "usr/share/linda",
+        "usr/share/bash-completion",
+        "usr/share/zsh",
+        "usr/share/fish",
+        "usr/share/apport",
+        "usr/share/gdb",
+        "usr/share/debhelper",
+        "usr/lib/debug",
+        "usr/share/pixmaps",
+        "usr/share/applications",
+        "usr/share/help",
+        "usr/share/gtk-doc",
+        "etc/cron.d",
+        "etc/cron.daily",
+        "etc/init.d",
+        "etc/logrotate.d",
+        "etc/update-motd.d",
+        "etc/systemd",
+        "usr/lib/systemd",
+        "usr/lib/sysusers.d",
+        "usr/lib/tmpfiles.d",
+        "etc/apparmor.d",
     ];
-    let below = |folder: &str| path.strip_prefix(folder.as_bytes()).is_some_and(|rest| rest.is_empty() || rest[0] == b'/');
+    let below = |folder: &str| {
+        path.strip_prefix(folder.as_bytes()).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+    };
     if let Some(doc) = path.strip_prefix(b"usr/share/doc/".as_slice()) {
         // The licence, and the folder that holds it; a link from one package's folder to another's.
         return match doc.iter().position(|b| *b == b'/') {
@@ -126,14 +181,33 @@ fn finish(files: &mut Files, suite: &Suite) -> Result<()> {
     }
 
     // base-files: first copies of what an administrator may change, and the folders that no archive ships.
-    for (from, to) in [("profile", "etc/profile"), ("dot.profile", "root/.profile"), ("dot.bashrc", "root/.bashrc")] {
+    for (from, to) in
+        [("profile", "etc/profile"), ("dot.profile", "root/.profile"), ("dot.bashrc", "root/.bashrc")]
+    {
         let first = text(files, &format!("usr/share/base-files/{from}"))?;
         files.put_text(to, 0o644, first);
     }
     files.put_link("etc/dpkg/origins/default", "debian");
-    for dir in ["mnt", "srv", "opt", "etc/opt", "var/opt", "media", "usr/local/bin", "usr/local/sbin", "usr/local/lib",
-        "usr/local/share", "usr/local/etc", "usr/local/include", "usr/local/src", "proc", "sys", "dev", "run", "home"]
-    {
+    for dir in [
+        "mnt",
+        "srv",
+        "opt",
+        "etc/opt",
+        "var/opt",
+        "media",
+        "usr/local/bin",
+        "usr/local/sbin",
+        "usr/local/lib",
+        "usr/local/share",
+        "usr/local/etc",
+        "usr/local/include",
+        "usr/local/src",
+        "proc",
+        "sys",
+        "dev",
+        "run",
+        "home",
+    ] {
         files.put_dir(dir, Meta::root(0o755));
     }
     const MAIL: u32 = 8;
@@ -166,7 +240,11 @@ fn finish(files: &mut Files, suite: &Suite) -> Result<()> {
     // debianutils: the shells, each under both names that a merged /usr gives it.
     let mut shells: Vec<u8> = b"# /etc/shells: valid login shells\n".to_vec();
     let lists: Vec<String> = std::iter::once("usr/share/debianutils/shells".to_owned())
-        .chain(files.below(b"usr/share/debianutils/shells.d").filter_map(|(p, _)| String::from_utf8(p.clone()).ok()))
+        .chain(
+            files
+                .below(b"usr/share/debianutils/shells.d")
+                .filter_map(|(p, _)| String::from_utf8(p.clone()).ok()),
+        )
         .collect();
     for list in lists {
         let Ok(lines) = text(files, &list) else { continue };
@@ -190,7 +268,8 @@ fn finish(files: &mut Files, suite: &Suite) -> Result<()> {
 /// hash are left out: OpenSSL reads the one file first.
 fn certificates(files: &mut Files) -> Result<()> {
     const FROM: &[u8] = b"usr/share/ca-certificates";
-    let mut list = String::from("# What ca-certificates.crt is made of, relative to /usr/share/ca-certificates.\n");
+    let mut list =
+        String::from("# What ca-certificates.crt is made of, relative to /usr/share/ca-certificates.\n");
     let mut bundle = Vec::new();
     let mut links = Vec::new();
     for (path, entry) in files.below(FROM) {

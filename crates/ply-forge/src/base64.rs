@@ -34,8 +34,14 @@ mod tests {
 
     #[test]
     fn texts_of_every_length_decode() {
-        let table: &[(&str, &[u8])] =
-            &[("", b""), ("Zg==", b"f"), ("Zm8=", b"fo"), ("Zm9v", b"foo"), ("Zm9vYmE", b"fooba"), ("+/8=", &[251, 255])];
+        let table: &[(&str, &[u8])] = &[
+            ("", b""),
+            ("Zg==", b"f"),
+            ("Zm8=", b"fo"),
+            ("Zm9v", b"foo"),
+            ("Zm9vYmE", b"fooba"),
+            ("+/8=", &[251, 255]),
+        ];
         for (text, bytes) in table {
             assert_eq!(decode(text).as_deref(), Some(*bytes), "{text}");
         }

@@ -125,7 +125,8 @@ struct Work<'a> {
 impl Work<'_> {
     /// Unpacks packages beside the tree.
     fn fetch(&mut self, packages: &[Package<'_>]) -> Result<()> {
-        let fresh: Vec<Package<'_>> = packages.iter().filter(|p| !self.peeked.contains_key(p.name)).copied().collect();
+        let fresh: Vec<Package<'_>> =
+            packages.iter().filter(|p| !self.peeked.contains_key(p.name)).copied().collect();
         for (package, deb) in fresh.iter().zip(self.suite.fetch(&fresh, self.downloads)?) {
             let mut files = crate::base::merged_usr();
             deb.unpack(&mut files, self.spool, &|path| !is_ballast(path))?;
@@ -193,7 +194,9 @@ impl Work<'_> {
                 match self.look_up(path, elf, library) {
                     Found::Ordinary => {}
                     Found::In(dir) => drop(dirs.insert(dir)),
-                    Found::Nowhere => missing.push(Unresolved { file: file.clone(), library: library.clone() }),
+                    Found::Nowhere => {
+                        missing.push(Unresolved { file: file.clone(), library: library.clone() })
+                    }
                 }
             }
         }
@@ -209,7 +212,11 @@ impl Work<'_> {
         let at = |dir: &[u8]| -> Vec<u8> { [dir, b"/", library.as_bytes()].concat() };
         let holds = |files: &Files, dir: &[u8]| matches!(files.follow(&at(dir)), Some(Entry::File(..)));
         if library.contains('/') {
-            return if holds(&self.files, b"") || holds(self.ask.base, b"") { Found::Ordinary } else { Found::Nowhere };
+            return if holds(&self.files, b"") || holds(self.ask.base, b"") {
+                Found::Ordinary
+            } else {
+                Found::Nowhere
+            };
         }
         let own: &[u8] = path.iter().rposition(|b| *b == b'/').map_or(b"", |slash| &path[..slash]);
         for dir in &elf.search {
@@ -221,7 +228,11 @@ impl Work<'_> {
             let Some(dir) = self.files.resolve(&dir, true) else { continue };
             if holds(&self.files, &dir) {
                 // A path relative to the file moves with it; an absolute one has to be said by the layer.
-                return if relative || self.default_dirs.contains(&dir) { Found::Ordinary } else { Found::In(dir) };
+                return if relative || self.default_dirs.contains(&dir) {
+                    Found::Ordinary
+                } else {
+                    Found::In(dir)
+                };
             }
         }
         for dir in &self.default_dirs {
@@ -253,7 +264,8 @@ impl Work<'_> {
         let stems = likely_names(library);
         let likely = |p: &Package<'_>| stems.iter().any(|stem| p.name == stem.as_str());
         let library_like = |p: &Package<'_>| p.name.starts_with("lib") && !is_for_building(p.name);
-        let waves: [&dyn Fn(&Package<'_>) -> bool; 3] = [&likely, &library_like, &|p| !is_for_building(p.name)];
+        let waves: [&dyn Fn(&Package<'_>) -> bool; 3] =
+            [&likely, &library_like, &|p| !is_for_building(p.name)];
         for wave in waves {
             let batch: Vec<Package<'_>> = self.candidates.iter().filter(|p| wave(p)).copied().collect();
             if batch.iter().all(|p| self.peeked.contains_key(p.name)) {
@@ -270,11 +282,16 @@ impl Work<'_> {
     /// The first unpacked package, by name, with such a library: in an ordinary folder before any other.
     fn owner_among_peeked(&self, library: &str) -> Option<String> {
         let ordinary = |files: &Files| {
-            self.default_dirs.iter().any(|d| files.get(&[d, b"/".as_slice(), library.as_bytes()].concat()).is_some())
+            self.default_dirs
+                .iter()
+                .any(|d| files.get(&[d, b"/".as_slice(), library.as_bytes()].concat()).is_some())
         };
         let ending = [b"/", library.as_bytes()].concat();
-        let anywhere = |files: &Files| files.iter().any(|(p, e)| p.ends_with(&ending) && !matches!(e, Entry::Dir(_)));
-        let by = |holds: &dyn Fn(&Files) -> bool| self.peeked.iter().find(|(_, f)| holds(f)).map(|(name, _)| name.clone());
+        let anywhere =
+            |files: &Files| files.iter().any(|(p, e)| p.ends_with(&ending) && !matches!(e, Entry::Dir(_)));
+        let by = |holds: &dyn Fn(&Files) -> bool| {
+            self.peeked.iter().find(|(_, f)| holds(f)).map(|(name, _)| name.clone())
+        };
         by(&ordinary).or_else(|| by(&anywhere))
     }
 }
@@ -293,7 +310,10 @@ fn likely_names(library: &str) -> Vec<String> {
     let lower = library.to_ascii_lowercase().replace('_', "-");
     let (stem, version) = match lower.split_once(".so.") {
         Some((stem, version)) => (stem.to_owned(), version.to_owned()),
-        None => match lower.strip_suffix(".so").and_then(|s| s.rsplit_once('-').map(|(a, b)| (a.to_owned(), b.to_owned()))) {
+        None => match lower
+            .strip_suffix(".so")
+            .and_then(|s| s.rsplit_once('-').map(|(a, b)| (a.to_owned(), b.to_owned())))
+        {
             Some((stem, version)) => (stem, version),
             None => (lower.trim_end_matches(".so").to_owned(), String::new()),
         },
@@ -325,7 +345,11 @@ mod tests {
             ("libncursesw.so.6", "libncursesw6"),
             ("libicuuc.so.76", "libicuuc76"),
         ] {
-            assert!(likely_names(library).iter().any(|n| n == package), "{library}: {:?}", likely_names(library));
+            assert!(
+                likely_names(library).iter().any(|n| n == package),
+                "{library}: {:?}",
+                likely_names(library)
+            );
         }
     }
 }

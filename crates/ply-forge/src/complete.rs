@@ -23,9 +23,8 @@ pub(crate) struct Known {
 /// Completes the text of a recipe; `file` is what errors call it. What comes out is a whole manifest, checked.
 pub(crate) fn complete(text: &str, file: &str, known: &Known) -> Result<(String, Manifest)> {
     let wrong = |why: String, hint: Option<String>| ForgeError::Recipe { file: file.to_owned(), why, hint };
-    let mut document: DocumentMut = text.parse().map_err(|e: toml_edit::TomlError| {
-        wrong(e.message().to_owned(), None)
-    })?;
+    let mut document: DocumentMut =
+        text.parse().map_err(|e: toml_edit::TomlError| wrong(e.message().to_owned(), None))?;
     let root = document.as_table_mut();
     if let Some(version) = &known.version {
         let package = table(root, "package", file)?;
@@ -57,7 +56,8 @@ pub(crate) fn complete(text: &str, file: &str, known: &Known) -> Result<(String,
         }
         if !known.env.is_empty() {
             let env = layer.entry("env").or_insert(Item::Table(Table::new()));
-            let env = env.as_table_like_mut().ok_or_else(|| wrong("[layer] env is no table".to_owned(), None))?;
+            let env =
+                env.as_table_like_mut().ok_or_else(|| wrong("[layer] env is no table".to_owned(), None))?;
             for (name, text) in &known.env {
                 if env.get(name).is_none() {
                     env.insert(name, value(text.as_str()));
@@ -72,7 +72,10 @@ pub(crate) fn complete(text: &str, file: &str, known: &Known) -> Result<(String,
     let manifest = Manifest::parse(&text, file).map_err(|faults| {
         let first = faults.0.first();
         let message = first.map(ToString::to_string).unwrap_or_default();
-        let why = message.strip_prefix(&format!("{file}: ")).or(message.strip_prefix(&format!("{file}:"))).map(str::to_owned);
+        let why = message
+            .strip_prefix(&format!("{file}: "))
+            .or(message.strip_prefix(&format!("{file}:")))
+            .map(str::to_owned);
         wrong(why.unwrap_or(message), first.and_then(|f| f.hint.clone()))
     })?;
     Ok((text, manifest))
@@ -94,8 +97,7 @@ fn insert_after(table: &mut Table, after: &str, key: &str, item: Item) {
         Some(at) => at * 2,
         None => order.iter().position(|o| o == after).map_or(usize::MAX, |at| at * 2 + 1),
     };
-    let before: Vec<String> = order;
-    if before.iter().any(|k| k == after) {
+    if order.iter().any(|k| k == after) {
         table.sort_values_by(|a, _, b, _| rank(a.get()).cmp(&rank(b.get())));
     }
 }

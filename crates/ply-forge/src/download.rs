@@ -63,7 +63,9 @@ impl Expected {
             }
             len += n as u64;
             if len > limit {
-                return Err(std::io::Error::other(format!("more than the {limit} bytes that were promised came")));
+                return Err(std::io::Error::other(format!(
+                    "more than the {limit} bytes that were promised came"
+                )));
             }
             match self {
                 Self::Sha256(_) => short.update(&buffer[..n]),
@@ -163,7 +165,8 @@ impl Downloads {
     /// Several files, in the order in which they are asked for, a few at once.
     pub(crate) fn get_all(&self, wanted: &[Wanted]) -> Result<Vec<PathBuf>> {
         let next = AtomicUsize::new(0);
-        let found: Mutex<Vec<Option<Result<PathBuf>>>> = Mutex::new((0..wanted.len()).map(|_| None).collect());
+        let found: Mutex<Vec<Option<Result<PathBuf>>>> =
+            Mutex::new((0..wanted.len()).map(|_| None).collect());
         let work = || {
             loop {
                 let i = next.fetch_add(1, Ordering::Relaxed);
@@ -227,7 +230,10 @@ impl Downloads {
         let read = reply.body(url)?.take(limit + 1).read_to_end(&mut bytes);
         read.map_err(|e| ForgeError::Fetch { url: url.to_owned(), why: e.to_string() })?;
         if bytes.len() as u64 > limit {
-            return Err(ForgeError::Fetch { url: url.to_owned(), why: format!("it is longer than {limit} bytes") });
+            return Err(ForgeError::Fetch {
+                url: url.to_owned(),
+                why: format!("it is longer than {limit} bytes"),
+            });
         }
         self.fetched.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         let (temporary, mut file) = self.temporary()?;

@@ -4,8 +4,8 @@
 use crate::error::{ForgeError, Result};
 use crate::files::Data;
 use object::elf::{
-    DT_NEEDED, DT_NULL, DT_RPATH, DT_RUNPATH, DT_SONAME, DT_STRSZ, DT_STRTAB, EM_AARCH64, EM_X86_64, ET_DYN, ET_EXEC,
-    FileHeader64, PT_LOAD,
+    DT_NEEDED, DT_NULL, DT_RPATH, DT_RUNPATH, DT_SONAME, DT_STRSZ, DT_STRTAB, EM_AARCH64, EM_X86_64, ET_DYN,
+    ET_EXEC, FileHeader64, PT_LOAD,
 };
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use object::read::{ReadRef, StringTable};
@@ -39,7 +39,8 @@ impl Elf {
         Ok(match data {
             Data::Bytes(bytes) => parse(&bytes[..], arch),
             Data::Spooled { path, .. } => {
-                let file = File::open(path.as_path()).map_err(ForgeError::file("cannot read", path.as_path()))?;
+                let file =
+                    File::open(path.as_path()).map_err(ForgeError::file("cannot read", path.as_path()))?;
                 parse(&ReadCache::new(file), arch)
             }
         })
@@ -73,8 +74,8 @@ fn parse<'data, R: ReadRef<'data>>(data: R, arch: Arch) -> Option<Elf> {
         }
         let Ok(Some(dynamic)) = segment.dynamic(endian, data) else { continue };
         let (mut table, mut size) = (None, 0);
-        for entry in dynamic.iter().take_while(|d| i64::from(d.d_tag(endian)) != DT_NULL) {
-            match i64::from(d_tag(entry, endian)) {
+        for entry in dynamic.iter().take_while(|d| d.d_tag(endian) != DT_NULL) {
+            match entry.d_tag(endian) {
                 DT_STRTAB => table = offset_of(entry.d_val(endian).into()),
                 DT_STRSZ => size = entry.d_val(endian).into(),
                 _ => {}
@@ -87,9 +88,9 @@ fn parse<'data, R: ReadRef<'data>>(data: R, arch: Arch) -> Option<Elf> {
             (name.len() as u64 <= NAME_MAX).then(|| String::from_utf8(name.to_vec()).ok())?
         };
         let (mut run, mut old) = (None, None);
-        for entry in dynamic.iter().take_while(|d| i64::from(d.d_tag(endian)) != DT_NULL) {
+        for entry in dynamic.iter().take_while(|d| d.d_tag(endian) != DT_NULL) {
             let value = entry.d_val(endian).into();
-            match i64::from(d_tag(entry, endian)) {
+            match entry.d_tag(endian) {
                 DT_NEEDED => elf.needed.extend(text(value)),
                 DT_SONAME => elf.soname = text(value),
                 DT_RUNPATH => run = text(value),
@@ -101,10 +102,6 @@ fn parse<'data, R: ReadRef<'data>>(data: R, arch: Arch) -> Option<Elf> {
         elf.search = search.split(':').filter(|d| !d.is_empty()).map(str::to_owned).collect();
     }
     Some(elf)
-}
-
-fn d_tag<D: Dyn<Endian = Endianness>>(entry: &D, endian: Endianness) -> i64 {
-    entry.d_tag(endian).into()
 }
 
 #[cfg(test)]

@@ -161,9 +161,10 @@ impl ForgeError {
             Self::NoMirror => Some("name a mirror with --mirror URL".to_owned()),
             Self::NoGpgv => Some("install the package gpgv".to_owned()),
             Self::NoKeyring => Some("install the package debian-archive-keyring".to_owned()),
-            Self::Signature { .. } => {
-                Some("the keyring may be too old for this suite: update the package debian-archive-keyring".to_owned())
-            }
+            Self::Signature { .. } => Some(
+                "the keyring may be too old for this suite: update the package debian-archive-keyring"
+                    .to_owned(),
+            ),
             Self::NoPackage { nearest: Some(near), .. } => Some(format!("did you mean {near:?}?")),
             Self::Suite(_) => Some("write a code name, as in trixie or bookworm".to_owned()),
             Self::Noun(e) => e.hint.clone(),
@@ -172,9 +173,12 @@ impl ForgeError {
                 Some("a published version never changes: raise the version in the recipe".to_owned())
             }
             Self::Unresolved { .. } => Some(
-                "add the package that holds them with --with PACKAGE, or leave them out with --skip-so NAME".to_owned(),
+                "add the package that holds them with --with PACKAGE, or leave them out with --skip-so NAME"
+                    .to_owned(),
             ),
-            Self::Fetch { .. } => Some("check the network, or name another mirror with --mirror URL".to_owned()),
+            Self::Fetch { .. } => {
+                Some("check the network, or name another mirror with --mirror URL".to_owned())
+            }
             _ => None,
         }
     }

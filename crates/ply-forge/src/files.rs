@@ -52,7 +52,8 @@ impl Data {
             Self::Bytes(bytes) => Ok(bytes[..bytes.len().min(limit)].to_vec()),
             Self::Spooled { path, .. } => {
                 let mut out = Vec::new();
-                let file = File::open(path.as_path()).map_err(ForgeError::file("cannot read", path.as_path()))?;
+                let file =
+                    File::open(path.as_path()).map_err(ForgeError::file("cannot read", path.as_path()))?;
                 file.take(limit as u64)
                     .read_to_end(&mut out)
                     .map_err(ForgeError::file("cannot read", path.as_path()))?;
@@ -150,7 +151,10 @@ impl Files {
     }
 
     /// Entries below a folder (not the folder itself), with whole paths.
-    pub(crate) fn below<'a>(&'a self, dir: &[u8]) -> impl Iterator<Item = (&'a Vec<u8>, &'a Entry)> + use<'a> {
+    pub(crate) fn below<'a>(
+        &'a self,
+        dir: &[u8],
+    ) -> impl Iterator<Item = (&'a Vec<u8>, &'a Entry)> + use<'a> {
         let mut prefix = dir.to_vec();
         if !prefix.is_empty() {
             prefix.push(b'/');
@@ -236,7 +240,9 @@ impl Files {
     /// The reason in words: a circle, or a parent that is a file.
     pub(crate) fn put(&mut self, path: &[u8], entry: Entry) -> Result<Vec<u8>, String> {
         let shown = || String::from_utf8_lossy(path).into_owned();
-        let at = self.resolve(path, false).ok_or_else(|| format!("{:?} lies behind a circle of links", shown()))?;
+        let at = self
+            .resolve(path, false)
+            .ok_or_else(|| format!("{:?} lies behind a circle of links", shown()))?;
         if at.is_empty() {
             return Ok(at);
         }
@@ -252,7 +258,10 @@ impl Files {
                 if matches!(self.follow(&at), Some(Entry::Dir(_))) {
                     return Ok(at);
                 }
-                return Err(format!("the folder {:?} stands where a link stands that leads to none", shown()));
+                return Err(format!(
+                    "the folder {:?} stands where a link stands that leads to none",
+                    shown()
+                ));
             }
             (Some(Entry::Dir(_)), Entry::File(..) | Entry::Link(_)) => {
                 if self.below(&at).next().is_some() {
@@ -296,7 +305,8 @@ impl Files {
     pub(crate) fn read_dir(&mut self, dir: &Path, at: &str, spool: &Spool) -> Result<()> {
         use std::os::unix::fs::PermissionsExt;
         let mut todo = vec![(dir.to_path_buf(), at.as_bytes().to_vec())];
-        let refused = |path: &Path, why: String| ForgeError::Archive { archive: path.display().to_string(), why };
+        let refused =
+            |path: &Path, why: String| ForgeError::Archive { archive: path.display().to_string(), why };
         while let Some((host, inside)) = todo.pop() {
             let listed = std::fs::read_dir(&host).map_err(ForgeError::file("cannot read", &host))?;
             for item in listed {
@@ -307,7 +317,8 @@ impl Files {
                     place.push(b'/');
                 }
                 place.extend_from_slice(item.file_name().as_bytes());
-                let meta = std::fs::symlink_metadata(&path).map_err(ForgeError::file("cannot read", &path))?;
+                let meta =
+                    std::fs::symlink_metadata(&path).map_err(ForgeError::file("cannot read", &path))?;
                 let mode = meta.permissions().mode() & 0o7777;
                 let entry = if meta.is_dir() {
                     todo.push((path.clone(), place.clone()));
@@ -350,7 +361,10 @@ mod tests {
         files.put_link("bin", "usr/bin");
         assert_eq!(files.put(b"/bin/sh", file("x")).unwrap(), b"usr/bin/sh");
         assert_eq!(files.put(b"./bin/", Entry::Dir(Meta::root(0o700))).unwrap(), b"bin");
-        assert!(matches!(files.get(b"bin"), Some(Entry::Link(_))), "a folder over a link to a folder leaves it");
+        assert!(
+            matches!(files.get(b"bin"), Some(Entry::Link(_))),
+            "a folder over a link to a folder leaves it"
+        );
         files.put_link("etc/up", "../../../../usr");
         assert_eq!(files.put(b"etc/up/lib", file("y")).unwrap(), b"usr/lib", ".. stops at the root");
     }

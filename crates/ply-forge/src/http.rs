@@ -34,7 +34,9 @@ impl Reply {
     pub(crate) fn body(self, url: &str) -> Result<Box<dyn Read + Send>> {
         match self.status {
             200 => Ok(self.body),
-            status => Err(ForgeError::Fetch { url: url.to_owned(), why: format!("the server answered {status}") }),
+            status => {
+                Err(ForgeError::Fetch { url: url.to_owned(), why: format!("the server answered {status}") })
+            }
         }
     }
 }
@@ -95,7 +97,8 @@ impl Client {
                     format!("the server answered {}", reply.status().as_u16())
                 }
                 Ok(reply) => {
-                    let text = |name| reply.headers().get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
+                    let text =
+                        |name| reply.headers().get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
                     let validator = text("etag").or_else(|| text("last-modified"));
                     let status = reply.status().as_u16();
                     return Ok(Reply { status, validator, body: Box::new(reply.into_body().into_reader()) });

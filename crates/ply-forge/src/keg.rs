@@ -43,7 +43,13 @@ const KNOWN_VARIABLES: &[(&str, &str, &str)] = &[
 ];
 
 /// Moves a closure under `prefix` (as in `/opt/redis`).
-pub(crate) fn relocate(closure: &Closure, base: &Files, arch: Arch, prefix: &str, shape: &Shape) -> Result<Keg> {
+pub(crate) fn relocate(
+    closure: &Closure,
+    base: &Files,
+    arch: Arch,
+    prefix: &str,
+    shape: &Shape,
+) -> Result<Keg> {
     let triplet = crate::debian::suite::triplet(arch);
     let place = |path: &[u8]| new_place(path, triplet);
     let from = &closure.files;
@@ -78,7 +84,8 @@ pub(crate) fn relocate(closure: &Closure, base: &Files, arch: Arch, prefix: &str
                     None => Entry::File(*meta, data.clone()),
                     Some((start, end)) => {
                         let wanted = &head[start..end];
-                        let inside = from.follow(wanted).is_some().then(|| from.resolve(wanted, false)).flatten();
+                        let inside =
+                            from.follow(wanted).is_some().then(|| from.resolve(wanted, false)).flatten();
                         match inside.and_then(|at| place(&at)) {
                             Some(new) => {
                                 let mut bytes = data.read()?;
@@ -89,7 +96,10 @@ pub(crate) fn relocate(closure: &Closure, base: &Files, arch: Arch, prefix: &str
                             None => {
                                 if base.follow(wanted).is_none() {
                                     let wanted = String::from_utf8_lossy(wanted);
-                                    notes.insert(format!("/{} is a script for {wanted}, which is not there", shown()));
+                                    notes.insert(format!(
+                                        "/{} is a script for {wanted}, which is not there",
+                                        shown()
+                                    ));
                                 }
                                 Entry::File(*meta, data.clone())
                             }
@@ -101,7 +111,10 @@ pub(crate) fn relocate(closure: &Closure, base: &Files, arch: Arch, prefix: &str
         if let (Some(Entry::File(_, old_data)), Entry::File(_, data)) = (files.get(&at), &moved)
             && old_data.read()? != data.read()?
         {
-            return Err(refused(format!("two files of its packages come to stand at {:?}", String::from_utf8_lossy(&at))));
+            return Err(refused(format!(
+                "two files of its packages come to stand at {:?}",
+                String::from_utf8_lossy(&at)
+            )));
         }
         files.put(&at, moved).map_err(refused)?;
     }
@@ -110,14 +123,17 @@ pub(crate) fn relocate(closure: &Closure, base: &Files, arch: Arch, prefix: &str
         if path.is_empty() || path.contains(&b"..".as_slice()) {
             return Err(refused(format!("{name:?} is no place below the prefix")));
         }
-        files.put(&below(&path.join(b"/".as_slice())), Entry::Link(target.as_bytes().to_vec())).map_err(refused)?;
+        files
+            .put(&below(&path.join(b"/".as_slice())), Entry::Link(target.as_bytes().to_vec()))
+            .map_err(refused)?;
     }
     files.remove_empty_dirs(|_| false);
     if files.len() == 0 {
         return Err(refused("its packages hold no files".to_owned()));
     }
     let keg = Files::default();
-    let mut keg = Keg { files: keg, path: vec![], ld_library_path: vec![], env: BTreeMap::new(), notes: vec![] };
+    let mut keg =
+        Keg { files: keg, path: vec![], ld_library_path: vec![], env: BTreeMap::new(), notes: vec![] };
     let holds = |dir: &str| files.below(&below(dir.as_bytes())).next().is_some();
     let programs = ["bin", "sbin"].into_iter().map(str::to_owned).chain(shape.path.iter().cloned());
     keg.path = programs.filter(|dir| holds(dir)).map(|dir| format!("{prefix}/{dir}")).collect();
@@ -233,7 +249,9 @@ mod tests {
             let path = String::from_utf8_lossy(path).into_owned();
             match entry {
                 Entry::Dir(_) => None,
-                Entry::File(_, data) => Some(format!("{path}: {}", String::from_utf8_lossy(&data.read().unwrap()))),
+                Entry::File(_, data) => {
+                    Some(format!("{path}: {}", String::from_utf8_lossy(&data.read().unwrap())))
+                }
                 Entry::Link(target) => Some(format!("{path} -> {}", String::from_utf8_lossy(target))),
             }
         };
@@ -298,16 +316,20 @@ mod tests {
     fn nothing_lands_beside_the_prefix() {
         let closure = closure(|files| files.put_text("usr/bin/a", 0o755, ""));
         for name in ["../x", "a/../../x", ""] {
-            let shape = Shape { symlinks: BTreeMap::from([(name.to_owned(), "t".to_owned())]), ..Shape::default() };
+            let shape =
+                Shape { symlinks: BTreeMap::from([(name.to_owned(), "t".to_owned())]), ..Shape::default() };
             assert!(relocate(&closure, &Files::default(), Arch::X64, "/opt/a", &shape).is_err(), "{name:?}");
         }
     }
 
     #[test]
     fn relative_paths_are_the_shortest() {
-        for (from, to, path) in
-            [("bin/a", "bin/b", "b"), ("bin/a", "lib/b", "../lib/b"), ("a", "b/c", "b/c"), ("a/b/c", "a", "..")]
-        {
+        for (from, to, path) in [
+            ("bin/a", "bin/b", "b"),
+            ("bin/a", "lib/b", "../lib/b"),
+            ("a", "b/c", "b/c"),
+            ("a/b/c", "a", ".."),
+        ] {
             assert_eq!(String::from_utf8(relative(from.as_bytes(), to.as_bytes())).unwrap(), path);
         }
     }

@@ -7,14 +7,24 @@
 mod archive;
 mod base;
 mod base64;
-pub mod debian;
+mod closure;
+mod complete;
+mod debian;
 mod download;
+mod elf;
 mod error;
 mod files;
+mod forge;
 mod http;
 mod inventory;
+mod keg;
+mod mint;
 mod observer;
 
+pub use closure::Unresolved;
+pub use debian::version::{compare as compare_debian_versions, fold as fold_version, fold_name};
 pub use error::{ForgeError, Result};
+pub use forge::{BaseRequest, DEFAULT_SUITE, DebRequest, Forge, ForgeOptions};
 pub use inventory::Line;
+pub use mint::Minted;
 pub use observer::{Observer, Silent};

@@ -37,7 +37,9 @@ pub(super) fn next(from: &mut dyn Read) -> Result<Option<Member>, String> {
         return Err("a member's header does not end as one does".to_owned());
     }
     let text = |range: std::ops::Range<usize>| {
-        std::str::from_utf8(&header[range]).map(str::trim_end).map_err(|_| "a member's header is no text".to_owned())
+        std::str::from_utf8(&header[range])
+            .map(str::trim_end)
+            .map_err(|_| "a member's header is no text".to_owned())
     };
     let number = |range| -> Result<u64, String> {
         let digits = text(range)?;

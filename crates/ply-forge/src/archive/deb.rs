@@ -28,7 +28,12 @@ impl Deb {
     /// Unpacks the data into `files`. Entries for which `wanted` says no (names without a leading slash) are
     /// left out. Returns the date of the package, in seconds since 1970: the container's own, which dpkg-deb takes
     /// from the changelog.
-    pub(crate) fn unpack(&self, files: &mut Files, spool: &Spool, wanted: &dyn Fn(&[u8]) -> bool) -> Result<u64> {
+    pub(crate) fn unpack(
+        &self,
+        files: &mut Files,
+        spool: &Spool,
+        wanted: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<u64> {
         let file = File::open(&self.path).map_err(ForgeError::file("cannot read", &self.path))?;
         self.unpack_from(BufReader::new(file), files, spool, wanted).map_err(|why| self.refused(why))
     }
@@ -55,8 +60,10 @@ impl Deb {
                 }
                 date = Some(member.mtime);
             } else if let Some(ending) = member.name.strip_prefix("data.tar") {
-                let compression = if ending.is_empty() { Some(Compression::Plain) } else { Compression::of(ending) };
-                let compression = compression.ok_or_else(|| format!("its data is compressed as {ending:?}"))?;
+                let compression =
+                    if ending.is_empty() { Some(Compression::Plain) } else { Compression::of(ending) };
+                let compression =
+                    compression.ok_or_else(|| format!("its data is compressed as {ending:?}"))?;
                 let stream = decompressor(compression, &mut body).map_err(|e| e.to_string())?;
                 let place = |name: &[u8]| wanted(name).then(|| name.to_vec());
                 tarball::unpack(stream, Limits::default(), spool, files, &place)?;
@@ -148,7 +155,8 @@ mod tests {
         let path = dir.path().join("x.deb");
         std::fs::write(&path, bytes).unwrap();
         let mut files = Files::default();
-        let date = Deb::new(&path, "x.deb").unpack(&mut files, &spool, &|_| true).map_err(|e| e.to_string())?;
+        let date =
+            Deb::new(&path, "x.deb").unpack(&mut files, &spool, &|_| true).map_err(|e| e.to_string())?;
         let mut whole = Files::default();
         for (path, entry) in files.iter() {
             let entry = match entry {
@@ -206,8 +214,12 @@ mod tests {
             ),
         ];
         for (words, data) in table {
-            let refused = unpack(&deb(&[("debian-binary", b"2.0\n"), ("data.tar.gz", &gzip(data))])).unwrap_err();
-            assert!(refused.starts_with("x.deb is refused: ") && refused.contains(words), "{refused} for {words}");
+            let refused =
+                unpack(&deb(&[("debian-binary", b"2.0\n"), ("data.tar.gz", &gzip(data))])).unwrap_err();
+            assert!(
+                refused.starts_with("x.deb is refused: ") && refused.contains(words),
+                "{refused} for {words}"
+            );
         }
     }
 
@@ -243,16 +255,17 @@ mod tests {
         let spool = Spool::new(dir.path()).unwrap();
         let body = vec![0; 1 << 20];
         let bomb = tarball(&[entry("a", &body), entry("b", &body)]);
-        let try_with = |limits| {
-            tarball::unpack(&bomb[..], limits, &spool, &mut Files::default(), &|n| Some(n.to_vec()))
-        };
+        let try_with =
+            |limits| tarball::unpack(&bomb[..], limits, &spool, &mut Files::default(), &|n| Some(n.to_vec()));
         use super::super::tarball;
         assert!(try_with(Limits { entries: 2, bytes: 2 << 20 }).is_ok());
         assert!(try_with(Limits { entries: 2, bytes: 1 << 20 }).unwrap_err().contains("bytes"));
         assert!(try_with(Limits { entries: 1, bytes: 2 << 20 }).unwrap_err().contains("entries"));
         let mut lying = bomb.clone();
         lying.truncate(2000);
-        let cut = tarball::unpack(&lying[..], Limits::default(), &spool, &mut Files::default(), &|n| Some(n.to_vec()));
+        let cut = tarball::unpack(&lying[..], Limits::default(), &spool, &mut Files::default(), &|n| {
+            Some(n.to_vec())
+        });
         assert!(cut.is_err(), "a size that the stream does not hold");
     }
 

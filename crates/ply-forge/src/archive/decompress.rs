@@ -38,7 +38,8 @@ pub(crate) fn decompressor<'a>(
         Compression::Plain => Box::new(from),
         Compression::Gzip => Box::new(flate2::read::MultiGzDecoder::new(from)),
         Compression::Xz => {
-            let stream = liblzma::stream::Stream::new_stream_decoder(XZ_MEMORY, liblzma::stream::CONCATENATED)?;
+            let stream =
+                liblzma::stream::Stream::new_stream_decoder(XZ_MEMORY, liblzma::stream::CONCATENATED)?;
             Box::new(liblzma::read::XzDecoder::new_stream(from, stream))
         }
         Compression::Zstd => {

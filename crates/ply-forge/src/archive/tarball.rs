@@ -48,14 +48,18 @@ pub(crate) fn unpack(
         let name = clean(&raw).map_err(|why| format!("its entry \"{}\" {why}", shown()))?;
         let header = entry.header();
         let number = |n: std::io::Result<u64>| {
-            n.ok().and_then(|n| u32::try_from(n).ok()).ok_or_else(|| format!("\"{}\" has an owner beyond 32 bits", shown()))
+            n.ok()
+                .and_then(|n| u32::try_from(n).ok())
+                .ok_or_else(|| format!("\"{}\" has an owner beyond 32 bits", shown()))
         };
         let mode = header.mode().map_err(|e| format!("\"{}\": {e}", shown()))? & 0o7777;
         let meta = Meta { mode, uid: number(header.uid())?, gid: number(header.gid())? };
         let kind = header.entry_type();
         let link = |entry: &tar::Entry<'_, _>| {
             let target = entry.link_name_bytes().map(std::borrow::Cow::into_owned).filter(|t| !t.is_empty());
-            target.filter(|t| !t.contains(&0)).ok_or_else(|| format!("the link \"{}\" leads nowhere", shown()))
+            target
+                .filter(|t| !t.contains(&0))
+                .ok_or_else(|| format!("the link \"{}\" leads nowhere", shown()))
         };
         let made = match kind {
             tar::EntryType::Directory => Entry::Dir(meta),
@@ -75,7 +79,9 @@ pub(crate) fn unpack(
                 let found = place(&target).and_then(|t| files.get(&files.resolve(&t, false)?)).cloned();
                 match found {
                     Some(same @ (Entry::File(..) | Entry::Link(_))) => same,
-                    _ => return Err(format!("the hard link \"{}\" leads to no file of the archive", shown())),
+                    _ => {
+                        return Err(format!("the hard link \"{}\" leads to no file of the archive", shown()));
+                    }
                 }
             }
             tar::EntryType::XGlobalHeader => continue,

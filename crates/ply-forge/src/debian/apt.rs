@@ -9,7 +9,17 @@ use std::process::Command;
 /// Code names of releases and the moving names that stand for one; what a source names is a suite of Debian only
 /// if its first word is among them.
 const SUITES: &[&str] = &[
-    "buster", "bullseye", "bookworm", "trixie", "forky", "duke", "sid", "stable", "oldstable", "oldoldstable", "testing",
+    "buster",
+    "bullseye",
+    "bookworm",
+    "trixie",
+    "forky",
+    "duke",
+    "sid",
+    "stable",
+    "oldstable",
+    "oldoldstable",
+    "testing",
     "unstable",
 ];
 
@@ -115,8 +125,8 @@ impl Apt {
                 "acquire::http::proxy" => self.http_proxy = proxy(),
                 "acquire::https::proxy" => self.https_proxy = proxy(),
                 "acquire::check-valid-until" => {
-                    self.check_valid_until =
-                        !["0", "no", "false", "off", "without", "disable"].contains(&value.to_ascii_lowercase().as_str());
+                    self.check_valid_until = !["0", "no", "false", "off", "without", "disable"]
+                        .contains(&value.to_ascii_lowercase().as_str());
                 }
                 _ => {}
             }
@@ -212,7 +222,8 @@ fn deb822(text: &str) -> Result<Vec<Source>, String> {
             let lines = lines.filter(|l| !l.trim_start().starts_with('#'));
             lines.flat_map(str::split_whitespace).map(str::to_owned).collect()
         };
-        let enabled = words("Enabled").first().is_none_or(|e| !["no", "false", "0", "off"].contains(&e.as_str()));
+        let enabled =
+            words("Enabled").first().is_none_or(|e| !["no", "false", "0", "off"].contains(&e.as_str()));
         if !enabled || !words("Types").iter().any(|t| t == "deb") {
             continue;
         }
@@ -245,7 +256,9 @@ fn signers(value: &str) -> SignedBy {
     } else if words.iter().any(|w| w.starts_with('/')) {
         SignedBy::Keyrings(words.into_iter().map(PathBuf::from).collect())
     } else {
-        SignedBy::Fingerprints(words.into_iter().map(|w| w.trim_end_matches('!').to_ascii_uppercase()).collect())
+        SignedBy::Fingerprints(
+            words.into_iter().map(|w| w.trim_end_matches('!').to_ascii_uppercase()).collect(),
+        )
     }
 }
 
@@ -273,7 +286,8 @@ mod tests {
                        bookworm-backports\nComponents: main contrib\nSigned-By: /k/a.gpg\n\nTypes: deb deb-src\nURIs: \
                        http://sec.example/debian-security\nSuites: bookworm-security\nComponents: main\n";
         let other = "Types: deb\nURIs: https://node.example\nSuites: nodistro\nComponents: main\n";
-        let off = "Types: deb\nEnabled: no\nURIs: https://off.example/debian\nSuites: bookworm\nComponents: main\n";
+        let off =
+            "Types: deb\nEnabled: no\nURIs: https://off.example/debian\nSuites: bookworm\nComponents: main\n";
         let apt = apt(&[
             ("etc/apt/sources.list.d/debian.sources", sources),
             ("etc/apt/sources.list.d/node.sources", other),
@@ -305,7 +319,10 @@ mod tests {
             ("etc/apt/mirrors.txt", "# mirrors\nhttp://m.example/debian/\tpriority:1\n"),
         ])
         .unwrap();
-        assert_eq!(places(&apt, "trixie"), ["http://m.example/debian trixie", "http://sec.example trixie-security"]);
+        assert_eq!(
+            places(&apt, "trixie"),
+            ["http://m.example/debian trixie", "http://sec.example trixie-security"]
+        );
         let broken = [("etc/apt/sources.list", "deb [arch=amd64 http://x y main\n")];
         let error = self::apt(&broken).unwrap_err().to_string();
         assert!(error.contains("etc/apt/sources.list") && error.contains("lacks a ]"), "{error}");

@@ -99,14 +99,17 @@ impl Index {
                 let spot = (i, start, start + paragraph.0.len());
                 match newest.get(name) {
                     Some(old) => {
-                        let old = Paragraph(&lists[old.0].text[old.1..old.2]).get("Version").unwrap_or_default();
+                        let old =
+                            Paragraph(&lists[old.0].text[old.1..old.2]).get("Version").unwrap_or_default();
                         if version::compare(version, old) == Ordering::Greater {
                             newest.insert(name.to_owned(), spot);
                         }
                     }
                     None => drop(newest.insert(name.to_owned(), spot)),
                 }
-                for provided in paragraph.get("Provides").map(relation::parse).unwrap_or_default().into_iter().flatten() {
+                for provided in
+                    paragraph.get("Provides").map(relation::parse).unwrap_or_default().into_iter().flatten()
+                {
                     providers.entry(provided.name.to_owned()).or_default().insert(name.to_owned());
                 }
             }
@@ -119,7 +122,12 @@ impl Index {
         let (list, start, end) = *self.newest.get(name)?;
         let list = &self.lists[list];
         let paragraph = Paragraph(&list.text[start..end]);
-        Some(Package { name: paragraph.get("Package")?, version: paragraph.get("Version")?, paragraph, uri: &list.uri })
+        Some(Package {
+            name: paragraph.get("Package")?,
+            version: paragraph.get("Version")?,
+            paragraph,
+            uri: &list.uri,
+        })
     }
 
     /// Every name, sorted.
@@ -139,19 +147,25 @@ impl Index {
 
     /// Who satisfies one term: the first alternative that some package satisfies; a real package before a
     /// provider, providers by name. A package of `chosen` is taken before others.
-    pub(crate) fn satisfier(&self, alternatives: &[Relation<'_>], chosen: &BTreeSet<String>) -> Option<Package<'_>> {
+    pub(crate) fn satisfier(
+        &self,
+        alternatives: &[Relation<'_>],
+        chosen: &BTreeSet<String>,
+    ) -> Option<Package<'_>> {
         let real = |relation: &Relation<'_>| self.get(relation.name).filter(|p| relation.accepts(p.version));
         let provider = |relation: &Relation<'_>| {
-            self.providers.get(relation.name).into_iter().flatten().filter_map(|name| self.get(name)).find(|package| {
-                package.provides().iter().any(|p| {
-                    p.name == relation.name
-                        && match (relation.version, p.version) {
-                            (None, _) => true,
-                            (Some(_), Some((_, version))) => relation.accepts(version),
-                            (Some(_), None) => false,
-                        }
-                })
-            })
+            self.providers.get(relation.name).into_iter().flatten().filter_map(|name| self.get(name)).find(
+                |package| {
+                    package.provides().iter().any(|p| {
+                        p.name == relation.name
+                            && match (relation.version, p.version) {
+                                (None, _) => true,
+                                (Some(_), Some((_, version))) => relation.accepts(version),
+                                (Some(_), None) => false,
+                            }
+                    })
+                },
+            )
         };
         let already = alternatives.iter().find_map(|relation| {
             real(relation).filter(|p| chosen.contains(p.name)).or_else(|| {
@@ -159,7 +173,9 @@ impl Index {
                 names.iter().find(|n| chosen.contains(*n)).and_then(|n| self.get(n))
             })
         });
-        already.or_else(|| alternatives.iter().find_map(|relation| real(relation).or_else(|| provider(relation))))
+        already.or_else(|| {
+            alternatives.iter().find_map(|relation| real(relation).or_else(|| provider(relation)))
+        })
     }
 
     /// The packages that `seeds` need, themselves included, sorted by name. Whatever `without` names is neither taken
@@ -176,7 +192,8 @@ impl Index {
         let mut chosen: BTreeSet<String> = BTreeSet::new();
         let mut queue: VecDeque<Package<'_>> = VecDeque::new();
         for seed in seeds {
-            let package = self.get(seed).ok_or_else(|| ("the list of packages".to_owned(), (*seed).to_owned()))?;
+            let package =
+                self.get(seed).ok_or_else(|| ("the list of packages".to_owned(), (*seed).to_owned()))?;
             if chosen.insert(package.name.to_owned()) {
                 queue.push_back(package);
             }
@@ -227,10 +244,12 @@ mod tests {
 
     #[test]
     fn closures_choose_the_first_alternative_and_then_providers_by_name() {
-        let index = index(&["Package: app\nVersion: 1\nPre-Depends: libc\nDepends: none | mta, old (>= 5)\n\n\
+        let index = index(&[
+            "Package: app\nVersion: 1\nPre-Depends: libc\nDepends: none | mta, old (>= 5)\n\n\
              Package: libc\nVersion: 2\n\nPackage: mail-b\nVersion: 1\nProvides: mta\n\n\
              Package: mail-a\nVersion: 1\nProvides: mta\nDepends: debconf | debconf-2.0\n\n\
-             Package: old-new\nVersion: 1\nProvides: old (= 6)\n\nPackage: debconf\nVersion: 1\nDepends: perl\n"]);
+             Package: old-new\nVersion: 1\nProvides: old (= 6)\n\nPackage: debconf\nVersion: 1\nDepends: perl\n",
+        ]);
         assert_eq!(closure(&index, "app", &["debconf"]), ["app", "libc", "mail-a", "old-new"]);
         let missing = index.closure(&["debconf"], &|_| false).unwrap_err();
         assert_eq!(missing, ("debconf".to_owned(), "perl".to_owned()));

@@ -32,7 +32,9 @@ impl Release {
         }
         let valid_until = match paragraph.get("Valid-Until") {
             None => None,
-            Some(date) => Some((date.to_owned(), seconds(date).ok_or_else(|| format!("{date:?} is no date"))?)),
+            Some(date) => {
+                Some((date.to_owned(), seconds(date).ok_or_else(|| format!("{date:?} is no date"))?))
+            }
         };
         Ok(Self {
             origin: paragraph.get("Origin").unwrap_or_default().to_owned(),
@@ -57,7 +59,8 @@ impl Release {
 
 /// Seconds since 1970 of a date such as `Sat, 05 Dec 2026 14:09:31 UTC` (RFC 5322 with a zone of UTC).
 fn seconds(date: &str) -> Option<u64> {
-    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let mut words = date.split_once(',')?.1.split_whitespace();
     let day: i64 = words.next()?.parse().ok()?;
     let month = words.next()?;
@@ -65,7 +68,10 @@ fn seconds(date: &str) -> Option<u64> {
     let year: i64 = words.next()?.parse().ok()?;
     let mut clock = words.next()?.split(':').map(|n| n.parse::<i64>().ok());
     let (hour, minute, second) = (clock.next()??, clock.next()??, clock.next()??);
-    if !matches!(words.next()?, "UTC" | "GMT" | "+0000") || !(1..=31).contains(&day) || !(1970..10_000).contains(&year) {
+    if !matches!(words.next()?, "UTC" | "GMT" | "+0000")
+        || !(1..=31).contains(&day)
+        || !(1970..10_000).contains(&year)
+    {
         return None;
     }
     u64::try_from(days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second).ok()
@@ -111,7 +117,9 @@ mod tests {
             assert_eq!(seconds(text), Some(count), "{text}");
             assert_eq!(day(count), short);
         }
-        for wrong in ["", "Sat, 05 Dec 2026 14:09:31 PST", "Sat, 05 Foo 2026 1:1:1 UTC", "x, 40 Dec 2026 1:1:1 UTC"] {
+        for wrong in
+            ["", "Sat, 05 Dec 2026 14:09:31 PST", "Sat, 05 Foo 2026 1:1:1 UTC", "x, 40 Dec 2026 1:1:1 UTC"]
+        {
             assert_eq!(seconds(wrong), None, "{wrong}");
         }
     }

@@ -68,9 +68,10 @@ fn judge(status: &str, by: &SignedBy) -> Result<(), String> {
                 let words: Vec<&str> = words.collect();
                 good |= match by {
                     // The signing key's fingerprint comes first, its primary key's last.
-                    SignedBy::Fingerprints(wanted) => {
-                        [words.first(), words.last()].into_iter().flatten().any(|f| wanted.iter().any(|w| w == f))
-                    }
+                    SignedBy::Fingerprints(wanted) => [words.first(), words.last()]
+                        .into_iter()
+                        .flatten()
+                        .any(|f| wanted.iter().any(|w| w == f)),
                     _ => true,
                 };
             }

@@ -155,9 +155,10 @@ impl Suite {
         let wanted: Vec<Wanted> =
             packages.iter().map(|p| p.wanted().map_err(understood)).collect::<Result<_>>()?;
         let paths = downloads.get_all(&wanted)?;
-        let named = paths.iter().zip(&wanted).map(|(path, wanted)| {
-            Deb::new(path, wanted.url.rsplit('/').next().unwrap_or(&wanted.url))
-        });
+        let named = paths
+            .iter()
+            .zip(&wanted)
+            .map(|(path, wanted)| Deb::new(path, wanted.url.rsplit('/').next().unwrap_or(&wanted.url)));
         Ok(named.collect())
     }
 }

@@ -97,7 +97,10 @@ pub fn fold(debian: &str) -> Result<Version, NounError> {
     let mut extra: Vec<&str> = numbers.split_off(numbers.len().min(3));
     numbers.resize(3, "0");
     let words = |text: &'_ str| -> Vec<String> {
-        text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|w| !w.is_empty()).map(str::to_owned).collect()
+        text.split(|c: char| !c.is_ascii_alphanumeric())
+            .filter(|w| !w.is_empty())
+            .map(str::to_owned)
+            .collect()
     };
     let mut identifiers: Vec<String> = extra.drain(..).map(str::to_owned).collect();
     identifiers.extend(words(rest));
@@ -126,8 +129,22 @@ mod tests {
     #[test]
     fn debian_orders_its_versions() {
         let ordered = [
-            "1.0~~", "1.0~~a", "1.0~", "1.0", "1.0-1", "1.0-1+b1", "1.0-1+deb13u1", "1.0-1+deb13u10", "1.0-1.1", "1.0a",
-            "1.0+dfsg", "1.0.1", "1.2", "1.10", "1:0.1", "2:0",
+            "1.0~~",
+            "1.0~~a",
+            "1.0~",
+            "1.0",
+            "1.0-1",
+            "1.0-1+b1",
+            "1.0-1+deb13u1",
+            "1.0-1+deb13u10",
+            "1.0-1.1",
+            "1.0a",
+            "1.0+dfsg",
+            "1.0.1",
+            "1.2",
+            "1.10",
+            "1:0.1",
+            "2:0",
         ];
         for (i, a) in ordered.iter().enumerate() {
             for (j, b) in ordered.iter().enumerate() {
@@ -172,9 +189,12 @@ mod tests {
 
     #[test]
     fn names_fold() {
-        for (debian, ply) in
-            [("postgresql-17", "postgresql17"), ("libstdc++6", "libstdc++6"), ("node-3d", "node3d"), ("redis", "redis")]
-        {
+        for (debian, ply) in [
+            ("postgresql-17", "postgresql17"),
+            ("libstdc++6", "libstdc++6"),
+            ("node-3d", "node3d"),
+            ("redis", "redis"),
+        ] {
             assert_eq!(fold_name(debian).unwrap().as_str(), ply);
         }
     }
