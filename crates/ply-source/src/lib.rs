@@ -20,6 +20,7 @@ mod standin;
 pub use default_source::{DefaultSource, SourceOrigin};
 pub use error::SourceError;
 pub use fetcher::{Fetcher, Mode, Resolution, Resolved};
+pub use http::{Web, WebReply};
 pub use options::{FetchOptions, NetworkOptions};
 pub use progress::{FileProgress, Progress, Silent};
 pub use report::{Asked, AskedBase, Found, Outdated, Tree, TreeNode};
