@@ -4,7 +4,7 @@
 //! A reader takes the keys that it knows out of a [`Section`]; what is left at the end is unknown, and the
 //! nearest key that was asked for is the hint. Nothing here knows a manifest.
 
-use crate::noun::NounError;
+use crate::noun::{NounError, elide};
 use crate::{Diagnostic, Diagnostics, Place, nearest};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -44,8 +44,8 @@ impl<'t> Faults<'t> {
             return;
         }
         let offset = span.map(|s| s.start);
-        let diagnostic =
-            Diagnostic { file: self.file.to_owned(), place: None, message: message.into(), hint };
+        let (message, hint) = (elide(message.into()), hint.map(elide));
+        let diagnostic = Diagnostic { file: self.file.to_owned(), place: None, message, hint };
         self.found.push((offset, diagnostic));
     }
 
