@@ -5,7 +5,7 @@
 //! nearest key that was asked for is the hint. Nothing here knows a manifest.
 
 use crate::noun::{NounError, elide};
-use crate::{Diagnostic, Diagnostics, Place, nearest};
+use crate::{Diagnostic, Diagnostics, Place, depth, nearest};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::ops::Range;
@@ -155,6 +155,10 @@ pub(crate) fn parse_toml<'t>(
 ) -> Option<Spanned<DeTable<'t>>> {
     if text.len() > most {
         faults.add(None, format!("it has {} bytes, and the most is {most}", text.len()), None);
+        return None;
+    }
+    if let Some(span) = depth::too_deep(text) {
+        faults.at(&span, format!("it nests deeper than {} levels", depth::MOST));
         return None;
     }
     let (root, errors) = DeTable::parse_recoverable(text);
