@@ -13,14 +13,26 @@ pub struct NounError {
 impl NounError {
     /// An error without a hint.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: None }
+        Self { message: elide(message.into()), hint: None }
     }
 
     /// The same error with a hint of what to write instead.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hint = Some(elide(hint.into()));
         self
     }
+}
+
+/// A message as it is, or without its middle where somebody's text made it longer than anyone reads.
+pub(crate) fn elide(message: String) -> String {
+    const MOST: usize = 400;
+    const KEPT: usize = 180;
+    if message.len() <= MOST {
+        return message;
+    }
+    let head = message.floor_char_boundary(KEPT);
+    let tail = message.ceil_char_boundary(message.len() - KEPT);
+    format!("{}…{}", &message[..head], &message[tail..])
 }
 
 /// Implements `Serialize` and `Deserialize` of a noun through its text.
