@@ -69,6 +69,16 @@ impl<'t> Faults<'t> {
         self.add(Some(span), error.message, error.hint);
     }
 
+    /// The nearest candidate, unless so much is wrong already that nobody will read it: each search costs
+    /// the number of candidates, and a file may hold many of both.
+    pub(crate) fn near<'c>(
+        &self,
+        word: &str,
+        candidates: impl IntoIterator<Item = &'c str>,
+    ) -> Option<&'c str> {
+        if self.found.len() < MOST_FAULTS { nearest(word, candidates) } else { None }
+    }
+
     /// How many were found so far.
     pub(crate) fn len(&self) -> usize {
         self.found.len() + self.untold
@@ -126,18 +136,7 @@ pub(crate) fn document<'t, T>(
     read: impl FnOnce(&mut Section<'_>, &mut Faults<'_>) -> Option<T>,
 ) -> Result<T, Diagnostics> {
     let mut faults = Faults::new(text, file);
-    if text.len() > most {
-        faults.add(None, format!("it has {} bytes, and the most is {most}", text.len()), None);
-        return Err(faults.into_diagnostics());
-    }
-    let (root, errors) = DeTable::parse_recoverable(text);
-    if !errors.is_empty() {
-        for error in errors {
-            let span = error.span();
-            faults.add(span.as_ref(), format!("it is no TOML: {}", error.message()), None);
-        }
-        return Err(faults.into_diagnostics());
-    }
+    let Some(root) = parse_toml(text, most, &mut faults) else { return faults.finish(None) };
     let value = {
         let span = 0..0;
         let mut section = Section::new(root.get_ref(), String::new(), span);
@@ -146,6 +145,26 @@ pub(crate) fn document<'t, T>(
         value
     };
     faults.finish(value)
+}
+
+/// The root table of a TOML text of at most `most` bytes, or `None` with the faults told.
+pub(crate) fn parse_toml<'t>(
+    text: &'t str,
+    most: usize,
+    faults: &mut Faults<'_>,
+) -> Option<Spanned<DeTable<'t>>> {
+    if text.len() > most {
+        faults.add(None, format!("it has {} bytes, and the most is {most}", text.len()), None);
+        return None;
+    }
+    let (root, errors) = DeTable::parse_recoverable(text);
+    if errors.is_empty() {
+        return Some(root);
+    }
+    for error in errors {
+        faults.add(error.span().as_ref(), format!("it is no TOML: {}", error.message()), None);
+    }
+    None
 }
 
 /// One key with its value.
@@ -161,6 +180,8 @@ pub(crate) struct Entry<'t> {
     pub(crate) label: String,
     /// The dotted path of the table that holds it, empty for the root.
     path: String,
+    /// Whether this is one value of an array.
+    item: bool,
 }
 
 impl<'t> Entry<'t> {
@@ -178,7 +199,7 @@ impl<'t> Entry<'t> {
             }
             _ => None,
         };
-        faults.add(Some(&self.span()), format!("{} is {expected}, not {found}", self.label), hint);
+        faults.add(Some(&self.span()), format!("{} must be {expected}, not {found}", self.label), hint);
     }
 
     /// A string without NUL.
@@ -202,7 +223,7 @@ impl<'t> Entry<'t> {
     pub(crate) fn line(&self, faults: &mut Faults<'_>) -> Option<&'t str> {
         let text = self.string(faults)?;
         if text.chars().any(char::is_control) {
-            faults.at(&self.span(), format!("{} is one line without control characters", self.label));
+            faults.at(&self.span(), format!("{} must be one line without control characters", self.label));
             return None;
         }
         Some(text)
@@ -256,7 +277,7 @@ impl<'t> Entry<'t> {
             Ok(value) if (least..=most).contains(&value) => Some(value),
             _ => {
                 let label = &self.label;
-                faults.at(&self.span(), format!("{label} is a number from {least} to {most}, not {number}"));
+                faults.at(&self.span(), format!("{label} must be from {least} to {most}, not {number}"));
                 None
             }
         }
@@ -274,6 +295,7 @@ impl<'t> Entry<'t> {
             value,
             label: format!("value {} of {}", n + 1, self.label),
             path: self.path.clone(),
+            item: true,
         });
         Some(entries.collect())
     }
@@ -298,6 +320,7 @@ impl<'t> Entry<'t> {
         };
         let path =
             if self.path.is_empty() { self.key.to_owned() } else { format!("{}.{}", self.path, self.key) };
+        let path = if self.item { format!("[{path}]") } else { path };
         Some(Section::new(table, path, self.key_span.clone()))
     }
 
@@ -331,7 +354,7 @@ impl<'t> Section<'t> {
         let name = key.get_ref().as_ref();
         let label =
             if self.path.is_empty() { format!("{name:?}") } else { format!("{name:?} in [{}]", self.path) };
-        Entry { key: name, key_span: key.span(), value, label, path: self.path.clone() }
+        Entry { key: name, key_span: key.span(), value, label, path: self.path.clone(), item: false }
     }
 
     /// The value of a key that this table may have.
@@ -395,7 +418,7 @@ impl<'t> Section<'t> {
             } else {
                 format!("unknown key {name:?} in {title}")
             };
-            let hint = match nearest(name, self.known.iter().copied()) {
+            let hint = match faults.near(name, self.known.iter().copied()) {
                 Some(near) => Some(format!("did you mean {near:?}?")),
                 None if self.known.is_empty() => None,
                 None => Some(format!("known here: {}", list(&self.known))),
