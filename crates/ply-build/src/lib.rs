@@ -20,7 +20,7 @@ mod walk;
 pub use build::{BuildRequest, Built, Output, Shipped, build};
 pub use check::{CheckReport, Finding, Level};
 pub use detect::{Detected, Stack, detect, init_manifest};
-pub use edit::{Addition, EditError, Edited, add_dependency, set_range};
+pub use edit::{Addition, EditError, Edited, add_dependency, default_range, set_range};
 pub use error::BuildError;
 pub use inspect::Inspection;
 pub use record::sweep_records;
