@@ -1,0 +1,1 @@
+//! What ships: pure rules over the list of a directory's entries.

@@ -1,0 +1,98 @@
+//! What the verbs `search`, `outdated` and `tree` show, as values.
+
+use ply_manifest::{Arch, Digest, Owner, PackageName, Range, Version};
+use serde::Serialize;
+use std::fmt;
+
+/// One package that a catalog or a folder has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Found {
+    /// The namespace, where the catalog says one.
+    pub owner: Option<Owner>,
+    /// The package.
+    pub name: PackageName,
+    /// `app`, `layer`, `base` or `stack`, where the catalog says it.
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    /// One line about it.
+    pub description: Option<String>,
+    /// Its licence.
+    pub license: Option<String>,
+    /// Its versions, newest first.
+    pub versions: Vec<Version>,
+    /// What the newest version was built for.
+    pub archs: Vec<Arch>,
+    /// The line to paste into `[build.dependencies]`.
+    pub line: String,
+}
+
+/// One dependency as `ply outdated` shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Outdated {
+    /// The package.
+    pub name: PackageName,
+    /// What the manifest asks for.
+    pub range: Range,
+    /// What the lock holds.
+    pub locked: Option<Version>,
+    /// The newest that the range allows; none where the source can't list.
+    pub in_range: Option<Version>,
+    /// The newest of all, pre-releases aside.
+    pub newest: Option<Version>,
+}
+
+impl Outdated {
+    /// Whether there is something newer than the lock.
+    pub fn is_outdated(&self) -> bool {
+        self.newest > self.locked && self.newest.is_some()
+    }
+}
+
+/// Who asks for a package, and which versions will do for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Asked {
+    /// From the root down to the one that asks, each as `name version`.
+    pub chain: Vec<String>,
+    /// The range that it asks for.
+    pub range: Range,
+}
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} wants {}", self.chain.join(" → "), self.range)
+    }
+}
+
+/// The graph of a lock, as `ply tree` shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Tree {
+    /// The root package.
+    pub name: PackageName,
+    /// Its version.
+    pub version: Version,
+    /// What the root asks for itself: dependencies by name, the base last.
+    pub children: Vec<TreeNode>,
+    /// The bytes of all images, each counted once.
+    pub bytes: u64,
+}
+
+/// One line of the tree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TreeNode {
+    /// The package.
+    pub name: PackageName,
+    /// The version in the lock.
+    pub version: Version,
+    /// What its parent in the tree asks for.
+    pub range: Range,
+    /// Whether it is the base.
+    pub base: bool,
+    /// Its image, where the lock has a digest for the arch.
+    pub digest: Option<Digest>,
+    /// The size of its image in bytes, where the store holds it.
+    pub bytes: Option<u64>,
+    /// Whether it stands elsewhere in the tree with its children, and here without.
+    pub repeated: bool,
+    /// What it brings.
+    pub children: Vec<TreeNode>,
+}
