@@ -5,24 +5,36 @@
 //! is a valid one. Nothing here opens a file, a process or a socket.
 
 mod composition;
+mod condition;
+mod config;
 mod diagnostic;
 mod digest;
+mod env_file;
 mod image_name;
 mod lock;
 mod manifest;
 mod name;
+mod nearest;
 mod network;
 mod noun;
 mod overlay;
+mod params;
+mod parse;
 mod quantity;
 mod reference;
+mod resolve;
 mod rights;
 mod source;
+mod template;
 mod version;
+mod walk;
 
 pub use composition::{Composition, EgressPolicy, Member, MemberEgress};
+pub use condition::Condition;
+pub use config::{Config, Policy};
 pub use diagnostic::{Diagnostic, Diagnostics, Place};
 pub use digest::Digest;
+pub use env_file::EnvFile;
 pub use image_name::{Arch, ImageName};
 pub use lock::{LOCK_FORMAT, Lock, LockedPackage, LockedService};
 pub use manifest::{
@@ -30,11 +42,15 @@ pub use manifest::{
     Package, Param, Restart, RestartPolicy, Run, Scale, ScaleSignal, Volume, VolumeScope,
 };
 pub use name::{Owner, PackageName, RunName};
+pub use nearest::nearest;
 pub use network::{EgressEntry, Publish, PublishAddress, Transport};
 pub use noun::NounError;
 pub use overlay::DevOverlay;
+pub use parse::{Document, variable_name};
 pub use quantity::{Bytes, Cores, Rate, Span};
 pub use reference::{Reference, Target};
+pub use resolve::is_sealed;
 pub use rights::{Capabilities, Capability, Signal, UserSpec};
 pub use source::SourceSpec;
+pub use template::{Holes, Piece, Template, TemplateError};
 pub use version::{Range, Version};
