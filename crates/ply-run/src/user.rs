@@ -79,6 +79,7 @@ pub fn plan_user(
     };
 
     let own = entries(&passwd).find(|e| e.name == name);
+    let own = own.as_ref();
     let home = match own.map(|e| e.home).filter(|h| h.starts_with('/') && *h != "/nonexistent") {
         Some(home) if !(named && home == "/") => home.to_owned(),
         _ if uid == 0 => "/root".to_owned(),
