@@ -126,18 +126,7 @@ pub(crate) fn document<'t, T>(
     read: impl FnOnce(&mut Section<'_>, &mut Faults<'_>) -> Option<T>,
 ) -> Result<T, Diagnostics> {
     let mut faults = Faults::new(text, file);
-    if text.len() > most {
-        faults.add(None, format!("it has {} bytes, and the most is {most}", text.len()), None);
-        return Err(faults.into_diagnostics());
-    }
-    let (root, errors) = DeTable::parse_recoverable(text);
-    if !errors.is_empty() {
-        for error in errors {
-            let span = error.span();
-            faults.add(span.as_ref(), format!("it is no TOML: {}", error.message()), None);
-        }
-        return Err(faults.into_diagnostics());
-    }
+    let Some(root) = parse_toml(text, most, &mut faults) else { return faults.finish(None) };
     let value = {
         let span = 0..0;
         let mut section = Section::new(root.get_ref(), String::new(), span);
@@ -146,6 +135,26 @@ pub(crate) fn document<'t, T>(
         value
     };
     faults.finish(value)
+}
+
+/// The root table of a TOML text of at most `most` bytes, or `None` with the faults told.
+pub(crate) fn parse_toml<'t>(
+    text: &'t str,
+    most: usize,
+    faults: &mut Faults<'_>,
+) -> Option<Spanned<DeTable<'t>>> {
+    if text.len() > most {
+        faults.add(None, format!("it has {} bytes, and the most is {most}", text.len()), None);
+        return None;
+    }
+    let (root, errors) = DeTable::parse_recoverable(text);
+    if errors.is_empty() {
+        return Some(root);
+    }
+    for error in errors {
+        faults.add(error.span().as_ref(), format!("it is no TOML: {}", error.message()), None);
+    }
+    None
 }
 
 /// One key with its value.
