@@ -5,7 +5,7 @@
 
 use crate::RunError;
 use crate::options::EnvFlag;
-use ply_manifest::LayerSection;
+use ply_manifest::{EnvOrigin, LayerSection, Params};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -81,15 +81,6 @@ pub struct Contribution {
     pub section: LayerSection,
 }
 
-/// A value of `[run.env]` with its holes filled.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Filled {
-    /// The value.
-    pub value: String,
-    /// Whether a secret went into it.
-    pub secret: bool,
-}
-
 /// Everything that an environment is made of.
 pub struct EnvParts<'a> {
     /// The home folder of the run user.
@@ -100,21 +91,22 @@ pub struct EnvParts<'a> {
     pub app_bins: &'a [String],
     /// The layers in order, the app first.
     pub layers: &'a [Contribution],
-    /// `[run.env]`, in order; only what nothing later overrides is filled.
+    /// `[run.env]`, in order.
     pub manifest: &'a [(String, String)],
-    /// The dev overlay's.
+    /// The dev overlay's; merged over the manifest's, holes active alike.
     pub overlay: &'a [(String, String)],
     /// Env files: the path as written, and the pairs.
     pub files: &'a [(String, Vec<(String, String)>)],
     /// `-e`.
     pub flags: &'a [EnvFlag],
+    /// What fills the holes of the manifest's values.
+    pub params: Params<'a>,
 }
 
-/// The environment, sorted by name. `fill` fills the holes of a manifest's value, given key and text; it is
-/// asked only for what nothing overrides. `caller` is the caller's environment, for `-e KEY`.
+/// The environment, sorted by name. Holes of what nothing overrides are filled; `caller` is the caller's
+/// environment, for `-e KEY` and for `$KEY` in the manifest, where env files come second.
 pub fn compose(
     parts: &EnvParts<'_>,
-    fill: &dyn Fn(&str, &str) -> Result<Filled, RunError>,
     caller: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Vec<PlannedVar>, RunError> {
     let mut vars: BTreeMap<String, (String, Origin, bool)> = BTreeMap::new();
@@ -138,42 +130,33 @@ pub fn compose(
         }
     }
 
-    let mut later: BTreeMap<String, (String, Origin)> = BTreeMap::new();
+    let mut manifest: Vec<(String, String)> = parts.manifest.to_vec();
     for (name, value) in parts.overlay {
-        later.insert(name.clone(), (value.clone(), Origin::DevOverlay));
-    }
-    for (file, pairs) in parts.files {
-        for (name, value) in pairs {
-            later.insert(name.clone(), (value.clone(), Origin::EnvFile(file.clone())));
+        match manifest.iter_mut().find(|(known, _)| known == name) {
+            Some(known) => known.1.clone_from(value),
+            None => manifest.push((name.clone(), value.clone())),
         }
     }
-    for flag in parts.flags {
-        let (name, value) = match flag {
-            EnvFlag::Set(name, value) => (name, value.clone()),
-            EnvFlag::FromCaller(name) => {
-                let value = caller(name).ok_or_else(|| {
-                    RunError::usage(
-                        format!("-e {name}: your environment has no variable of that name"),
-                        format!("write -e {name}=VALUE, or export {name} first"),
-                    )
-                })?;
-                (name, value)
-            }
+    let (given, origins) = given(parts, caller)?;
+    let variable = |key: &str| {
+        let pairs = || parts.files.iter().rev().flat_map(|(_, pairs)| pairs.iter().rev());
+        caller(key).or_else(|| pairs().find(|(k, _)| k == key).map(|(_, v)| v.clone()))
+    };
+    let filled = parts.params.env(&manifest, &given, &variable).map_err(|errors| {
+        let hint = errors.iter().find_map(|e| e.hint());
+        let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        RunError::Refused { message: lines.join("\n"), hint }
+    })?;
+    for var in filled {
+        let origin = match var.origin {
+            EnvOrigin::Given(n) => origins[n].clone(),
+            EnvOrigin::Manifest if parts.overlay.iter().any(|(k, _)| *k == var.key) => Origin::DevOverlay,
+            EnvOrigin::Manifest => Origin::Manifest,
         };
-        later.insert(name.clone(), (value, Origin::Flag));
-    }
-
-    for (name, text) in parts.manifest {
-        if !later.contains_key(name) {
-            let filled = fill(name, text)?;
-            set(name, filled.value, Origin::Manifest, filled.secret);
-        }
-    }
-    for (name, (value, origin)) in later {
-        set(&name, value, origin, false);
+        set(&var.key, var.value, origin, var.secret);
     }
     for (name, (value, _, _)) in &vars {
-        if value.starts_with("enc:v1:") {
+        if ply_manifest::is_sealed(value) {
             return Err(RunError::refused(
                 format!("{name} holds a sealed value (enc:v1:…), and this version of ply opens none yet"),
                 format!("give the value itself: -e {name}=…"),
@@ -187,6 +170,35 @@ pub fn compose(
             PlannedVar { name, value, origin, secret }
         })
         .collect())
+}
+
+/// What the caller gives, in order, and where each was said.
+#[expect(clippy::type_complexity, reason = "two lists side by side, used once")]
+fn given(
+    parts: &EnvParts<'_>,
+    caller: &dyn Fn(&str) -> Option<String>,
+) -> Result<(Vec<(String, String)>, Vec<Origin>), RunError> {
+    let (mut given, mut origins) = (Vec::new(), Vec::new());
+    for (file, pairs) in parts.files {
+        given.extend(pairs.iter().cloned());
+        origins.resize(given.len(), Origin::EnvFile(file.clone()));
+    }
+    for flag in parts.flags {
+        given.push(match flag {
+            EnvFlag::Set(name, value) => (name.clone(), value.clone()),
+            EnvFlag::FromCaller(name) => {
+                let value = caller(name).ok_or_else(|| {
+                    RunError::usage(
+                        format!("-e {name}: your environment has no variable of that name"),
+                        format!("write -e {name}=VALUE, or export {name} first"),
+                    )
+                })?;
+                (name.clone(), value)
+            }
+        });
+        origins.push(Origin::Flag);
+    }
+    Ok((given, origins))
 }
 
 /// `PATH`: the app's own folders, the layers' in order, the usual ones; each once, where it stands first.
@@ -242,8 +254,17 @@ fn mask_login(value: &str) -> String {
 mod tests {
     use super::*;
 
-    fn literal(_: &str, text: &str) -> Result<Filled, RunError> {
-        Ok(Filled { value: text.to_owned(), secret: false })
+    fn facts() -> ply_manifest::Facts {
+        let none = || "this run has none".to_owned();
+        ply_manifest::Facts {
+            name: "app".into(),
+            version: "1.0.0".into(),
+            arch: "x64".into(),
+            image: "app-1.0.0-linux-x64.img".into(),
+            scale: 1,
+            host: Err(none()),
+            port: Err(none()),
+        }
     }
 
     fn layer(name: &str, path: &[&str], ld: &[&str], env: &[(&str, &str)]) -> Contribution {
@@ -261,8 +282,20 @@ mod tests {
         list.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()
     }
 
-    fn parts<'a>(layers: &'a [Contribution], manifest: &'a [(String, String)]) -> EnvParts<'a> {
-        EnvParts { home: "/root", term: "xterm", app_bins: &[], layers, manifest, overlay: &[], files: &[], flags: &[] }
+    /// Composes with the parts that a test changes.
+    fn with(change: &dyn for<'a> Fn(EnvParts<'a>) -> Result<Vec<PlannedVar>, RunError>) -> Result<Vec<PlannedVar>, RunError> {
+        let (facts, overrides) = (facts(), BTreeMap::new());
+        change(EnvParts {
+            home: "/root",
+            term: "xterm",
+            app_bins: &[],
+            layers: &[],
+            manifest: &[],
+            overlay: &[],
+            files: &[],
+            flags: &[],
+            params: Params { app: "app", declared: None, overrides: &overrides, secrets: None, facts: &facts },
+        })
     }
 
     fn find(vars: &[PlannedVar], name: &str) -> (String, String) {
@@ -291,14 +324,20 @@ mod tests {
             ("caller", "-e"),
         ];
         for (step, (value, origin)) in expected.iter().enumerate() {
-            let mut p = parts(&layers, if step >= 1 { &manifest } else { &[] });
-            p.overlay = if step >= 2 { &overlay } else { &[] };
-            p.files = if step >= 3 { &files } else { &[] };
-            p.flags = if step >= 4 { &flags[..step - 3] } else { &[] };
-            let vars = compose(&p, &literal, &caller).unwrap();
-            assert_eq!(find(&vars, "X"), (value.to_string(), origin.to_string()), "step {step}");
+            let vars = with(&|p| {
+                let p = EnvParts {
+                    layers: &layers,
+                    manifest: if step >= 1 { &manifest } else { &[] },
+                    overlay: if step >= 2 { &overlay } else { &[] },
+                    files: if step >= 3 { &files } else { &[] },
+                    flags: if step >= 4 { &flags[..step - 3] } else { &[] },
+                    ..p
+                };
+                compose(&p, &caller)
+            });
+            assert_eq!(find(&vars.unwrap(), "X"), (value.to_string(), origin.to_string()), "step {step}");
         }
-        let vars = compose(&parts(&layers, &[]), &literal, &caller).unwrap();
+        let vars = with(&|p| compose(&EnvParts { layers: &layers, ..p }, &caller)).unwrap();
         assert_eq!(find(&vars, "LANG").0, "de");
         assert!(!vars.iter().any(|v| v.value == "caller"), "nothing leaks in from the caller");
     }
@@ -311,33 +350,41 @@ mod tests {
             layer("debian-13.0.0", &["/usr/bin"], &["/opt/app/lib"], &[]),
         ];
         let bins = ["/opt/app/bin".to_owned()];
-        let p = EnvParts { app_bins: &bins, ..parts(&layers, &[]) };
-        let vars = compose(&p, &literal, &|_| None).unwrap();
+        let vars = with(&|p| compose(&EnvParts { app_bins: &bins, layers: &layers, ..p }, &|_| None)).unwrap();
         let path = "/opt/app/bin:/opt/app/tools:/opt/node-22.0.0/bin:/usr/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/sbin:/bin";
         assert_eq!(find(&vars, "PATH").0, path);
         assert_eq!(find(&vars, "LD_LIBRARY_PATH").0, "/opt/app/lib:/opt/node-22.0.0/lib");
     }
 
     #[test]
-    fn an_overridden_hole_is_never_filled() {
-        let refuse = |key: &str, _: &str| Err(RunError::plain(format!("{key} reads a secret")));
-        let manifest = pairs(&[("PW", "{password}")]);
-        let mut p = parts(&[], &manifest);
-        assert!(compose(&p, &refuse, &|_| None).is_err());
-        let flags = [EnvFlag::Set("PW".into(), "{dev}".into())];
-        p.flags = &flags;
-        let vars = compose(&p, &refuse, &|_| None).unwrap();
-        assert_eq!(find(&vars, "PW").0, "{dev}");
+    fn an_overridden_hole_is_never_filled_and_stays_a_secret() {
+        let declared = BTreeMap::from([("password".to_owned(), ply_manifest::Param::Secret { external: false })]);
+        let manifest = pairs(&[("DB_URL", "x://{password}"), ("USER_OF", "$WHO")]);
+        let flags = [EnvFlag::Set("DB_URL".into(), "{dev}".into())];
+        let files = vec![("a.env".to_owned(), pairs(&[("WHO", "file")]))];
+        let run = |flags: &[EnvFlag], caller: &dyn Fn(&str) -> Option<String>| {
+            with(&|p| {
+                let params = Params { declared: Some(&declared), ..p.params };
+                compose(&EnvParts { params, manifest: &manifest, files: &files, flags, ..p }, caller)
+            })
+        };
+        let error = run(&[], &|_| None).unwrap_err().to_string();
+        assert!(error.starts_with("app: [env] DB_URL reads a secret param"), "{error}");
+        let vars = run(&flags, &|_| None).unwrap();
+        assert_eq!(find(&vars, "DB_URL").0, "{dev}");
+        assert_eq!(vars.iter().find(|v| v.name == "DB_URL").unwrap().shown(), MASK);
+        assert_eq!(find(&vars, "USER_OF").0, "file");
+        let vars = run(&flags, &|name| (name == "WHO").then(|| "caller".to_owned())).unwrap();
+        assert_eq!(find(&vars, "USER_OF").0, "caller");
     }
 
     #[test]
     fn what_the_caller_lacks_and_what_is_sealed_stops_the_launch() {
         let flags = [EnvFlag::FromCaller("NOPE".into())];
-        let p = EnvParts { flags: &flags, ..parts(&[], &[]) };
-        let error = compose(&p, &literal, &|_| None).unwrap_err();
+        let error = with(&|p| compose(&EnvParts { flags: &flags, ..p }, &|_| None)).unwrap_err();
         assert_eq!(error.to_string(), "-e NOPE: your environment has no variable of that name");
         let manifest = pairs(&[("KEY", "enc:v1:abc")]);
-        let error = compose(&parts(&[], &manifest), &literal, &|_| None).unwrap_err().to_string();
+        let error = with(&|p| compose(&EnvParts { manifest: &manifest, ..p }, &|_| None)).unwrap_err().to_string();
         assert!(error.starts_with("KEY holds a sealed value") && !error.contains("abc"), "{error}");
     }
 
@@ -348,7 +395,7 @@ mod tests {
             ("DB", "postgres://u:hunter2@db:5432/x"),
             ("PLAIN", "http://a:1/b@c"),
         ]);
-        let vars = compose(&parts(&[], &manifest), &literal, &|_| None).unwrap();
+        let vars = with(&|p| compose(&EnvParts { manifest: &manifest, ..p }, &|_| None)).unwrap();
         let shown = |name: &str| vars.iter().find(|v| v.name == name).unwrap().shown();
         assert_eq!(shown("DB_PASSWORD"), MASK);
         assert_eq!(shown("DB"), format!("postgres://u:{MASK}@db:5432/x"));

@@ -10,7 +10,6 @@ mod installed;
 mod lease;
 pub mod links;
 pub mod options;
-mod params;
 pub mod plan;
 mod program;
 pub mod ring;

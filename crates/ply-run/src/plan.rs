@@ -3,8 +3,7 @@
 
 use crate::env::{Contribution, EnvParts, PlannedVar, compose};
 use crate::links::{HostMeta, PlannedLink, plan_links};
-use crate::options::{EnvFlag, MAX_SCALE, NetworkFlag, RunOptions, absolute};
-use crate::params::{Facts, Namespace, given};
+use crate::options::{MAX_SCALE, NetworkFlag, RunOptions, absolute};
 use crate::rootfs::Rootfs;
 use crate::user::{User, plan_user};
 use crate::volumes::{PlannedVolume, plan_volumes};
@@ -334,7 +333,15 @@ fn check_ids(user: &User, host: &Host) -> Result<(), RunError> {
 }
 
 fn scale(input: &PlanInput<'_>, notices: &mut Vec<String>) -> Result<u32, RunError> {
-    let least = input.manifest.run.scale.as_ref().map_or(1, |s| s.min.max(1));
+    let mut least = input.manifest.run.scale.as_ref().map_or(1, |s| s.min.max(1));
+    for set in input.options.set.iter().filter(|s| s.key == "scale.min") {
+        least = set.value.parse().ok().filter(|n| (1..=MAX_SCALE).contains(n)).ok_or_else(|| {
+            RunError::usage(
+                format!("--set scale.min={}: it is not a number of instances", set.value),
+                format!("write a number from 1 to {MAX_SCALE}"),
+            )
+        })?;
+    }
     let scale = input.options.scale.unwrap_or(least);
     if scale < least {
         return Err(RunError::usage(
@@ -415,6 +422,21 @@ fn environment(
         .collect();
     let term = if options.terminal { (input.caller)("TERM").filter(|t| !t.is_empty()) } else { None };
     let overlay = input.overlay.map_or(&[][..], |(o, _)| &o.env);
+    let package = &input.manifest.package;
+    let single = if run.ports.len() == 1 { run.ports.values().next().copied() } else { None };
+    let facts = ply_manifest::Facts {
+        name: name.to_string(),
+        version: package.version.to_string(),
+        arch: input.layers[0].name.arch.to_string(),
+        image: input.layers[0].name.to_string(),
+        scale,
+        host: Ok(format!("{name}.ply")),
+        port: publish.first().map(|p| p.instance_port).or(single).ok_or_else(|| {
+            "it publishes no port, and the manifest does not declare exactly one".to_owned()
+        }),
+    };
+    let overrides: BTreeMap<String, String> =
+        options.params.iter().map(|p| (p.key.clone(), p.value.clone())).collect();
     let parts = EnvParts {
         home,
         term: term.as_deref().unwrap_or("xterm"),
@@ -424,70 +446,15 @@ fn environment(
         overlay,
         files: input.env_files,
         flags: &options.env,
+        params: ply_manifest::Params {
+            app: package.name.as_str(),
+            declared: run.params.as_ref(),
+            overrides: &overrides,
+            secrets: None,
+            facts: &facts,
+        },
     };
-
-    let package = &input.manifest.package;
-    let mut facts = BTreeMap::from([
-        ("name", name.to_string()),
-        ("version", package.version.to_string()),
-        ("host", format!("{name}.ply")),
-        ("scale", scale.to_string()),
-        ("arch", input.layers[0].name.arch.to_string()),
-        ("image", input.layers[0].name.to_string()),
-    ]);
-    let single = if run.ports.len() == 1 { run.ports.values().next().copied() } else { None };
-    if let Some(port) = publish.first().map(|p| p.instance_port).or(single) {
-        facts.insert("port", port.to_string());
-        facts.insert("addr", format!("{name}.ply:{port}"));
-        facts.insert("base_url", format!("http://{name}.ply:{port}"));
-    }
-    let variable = |key: &str| {
-        (input.caller)(key).or_else(|| {
-            let pairs = input.env_files.iter().rev().flat_map(|(_, pairs)| pairs.iter().rev());
-            pairs.into_iter().find(|(k, _)| k == key).map(|(_, v)| v.clone())
-        })
-    };
-    let namespace = Namespace {
-        app: package.name.as_str(),
-        declared: run.params.as_ref(),
-        given: given(run.params.as_ref(), &options.params)?,
-        facts: Facts(facts),
-        variable: &variable,
-    };
-    let mut env = compose(&parts, &|key, text| namespace.fill(key, text), input.caller)?;
-    // A secret given by --param stays one in every variable that holds it.
-    for var in &mut env {
-        let flagged = options.env.iter().any(|f| matches!(f, EnvFlag::Set(k, _) if *k == var.name));
-        if flagged && reads_secret(run, &var.name) {
-            var.secret = true;
-        }
-    }
-    Ok(env)
-}
-
-/// Whether the manifest's own value of a variable reads a secret param: then what replaces it is one, too.
-fn reads_secret(run: &ply_manifest::Run, key: &str) -> bool {
-    let Some(params) = &run.params else { return false };
-    let mut open: Vec<&str> = Vec::new();
-    let mut seen = std::collections::BTreeSet::new();
-    let holes = |text: &str| {
-        ply_manifest::Template::parse(text, ply_manifest::Holes::BOTH)
-            .map(|t| t.holes().map(str::to_owned).collect::<Vec<_>>())
-            .unwrap_or_default()
-    };
-    if let Some((_, text)) = run.env.iter().find(|(k, _)| k == key) {
-        open.push(text);
-    }
-    while let Some(text) = open.pop() {
-        for hole in holes(text) {
-            match params.get(&hole) {
-                Some(ply_manifest::Param::Secret { .. }) => return true,
-                Some(ply_manifest::Param::Value(value)) if seen.insert(hole) => open.push(value),
-                _ => {}
-            }
-        }
-    }
-    false
+    compose(&parts, input.caller)
 }
 
 /// What real packages declare and this version doesn't act on yet, in one line.

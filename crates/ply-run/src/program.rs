@@ -14,7 +14,8 @@ pub(crate) fn check(
     covered: &dyn Fn(&str) -> bool,
 ) -> Result<(), RunError> {
     let candidates: Vec<String> = if program.contains('/') {
-        vec![if program.starts_with('/') { program.to_owned() } else { format!("{workdir}/{program}") }]
+        let relative = program.trim_start_matches("./");
+        vec![if program.starts_with('/') { program.to_owned() } else { format!("{workdir}/{relative}") }]
     } else {
         path.split(':').map(|dir| format!("{}/{program}", dir.trim_end_matches('/'))).collect()
     };
@@ -85,8 +86,8 @@ mod tests {
 
     #[test]
     fn a_program_is_found_by_path_or_name_or_told_apart() {
-        for fine in ["node", "/usr/bin/node", "./run.sh", "run.sh/../run.sh", "/opt/app/run.sh"] {
-            assert!(check_in(fine, false).is_ok() || fine.contains(".."), "{fine}");
+        for fine in ["node", "/usr/bin/node", "./run.sh", "/opt/app/run.sh"] {
+            assert!(check_in(fine, false).is_ok(), "{fine}");
         }
         let (code, message, hint) = check_in("nod", false).unwrap_err();
         assert_eq!((code, message.as_str()), (127, "the entrypoint isn't in app-1.0.0-linux-x64.img: nod"));
@@ -95,7 +96,7 @@ mod tests {
         assert_eq!(code, 126);
         assert_eq!(
             message,
-            "the entrypoint can't be executed: /opt/app/./server.js is not marked as executable in app-1.0.0-linux-x64.img"
+            "the entrypoint can't be executed: /opt/app/server.js is not marked as executable in app-1.0.0-linux-x64.img"
         );
         assert_eq!(check_in("/opt/app", false).unwrap_err().0, 126);
         assert!(check_in("/bin/sh", false).unwrap_err().2.unwrap().starts_with("a base brings /bin/sh"));

@@ -13,36 +13,46 @@ const FLAT_IN_PACKAGE: [&str; 5] = ["entrypoint", "user", "workdir", "stop_signa
 pub fn with_settings(text: &str, file: &str, flags: &[KeyValue]) -> Result<Manifest, RunError> {
     let mut text = text.to_owned();
     let mut manifest = Manifest::parse(&text, file)?;
-    for flag in flags {
-        let wrong = |why: String, hint: Option<String>| RunError::Usage {
+    let mut failure = None;
+    // `scale.min` is the plan's: it means slots from the first day, the rest of scaling comes later.
+    for flag in flags.iter().filter(|f| f.key != "scale.min") {
+        let wrong = |why: &str, hint: Option<String>| RunError::Usage {
             message: format!("--set {}={}: {why}", flag.key, flag.value),
             hint: hint.unwrap_or_else(|| {
                 "keys are those of [run] with dots, as in --set resources.mem=512M".to_owned()
             }),
         };
         // A bare 60s is no TOML value, "60s" is; 1.5 is both, and the manifest says which it takes.
-        let typed = flag.value.parse::<Value>().ok();
-        let as_text = Value::from(flag.value.clone());
-        let mut failure = None;
-        for value in typed.into_iter().filter(|v| !v.is_str()).chain([as_text]) {
-            let edited = set(&text, &flag.key, value).ok_or_else(|| wrong("no such key".to_owned(), None))?;
+        let typed = flag.value.parse::<Value>().ok().filter(|v| !v.is_str());
+        let mut faults = Vec::new();
+        let mut edits = Vec::new();
+        for value in typed.into_iter().chain([Value::from(flag.value.clone())]) {
+            let edited = set(&text, &flag.key, value).ok_or_else(|| wrong("there is no such key", None))?;
             match Manifest::parse(&edited, file) {
                 Ok(read) => {
                     (text, manifest) = (edited, read);
+                    (faults, edits) = (Vec::new(), Vec::new());
                     failure = None;
                     break;
                 }
-                Err(faults) => {
-                    let fault = faults.0.into_iter().next();
-                    failure = Some(fault.map_or((String::new(), None), |f| (f.message, f.hint)));
+                Err(found) => {
+                    faults.extend(found.0.into_iter().next());
+                    edits.push(edited);
                 }
             }
         }
-        if let Some((why, hint)) = failure {
-            return Err(wrong(why, hint));
+        // Neither reading fits: one that has the right type may still need a flag that follows.
+        let of_type = |fault: &ply_manifest::Diagnostic| !fault.message.contains(", not a");
+        let which = faults.iter().position(of_type).unwrap_or(0);
+        if let Some(fault) = faults.into_iter().nth(which) {
+            failure = Some(wrong(&fault.message, fault.hint));
+            text = edits.swap_remove(which);
         }
     }
-    Ok(manifest)
+    match failure {
+        Some(failure) => Err(failure),
+        None => Ok(manifest),
+    }
 }
 
 /// The text with one key of `[run]` set, where that key stands: flat where the flat form has it already, else
@@ -106,7 +116,7 @@ mod tests {
         for text in [GROUPED, FLAT] {
             let run = with(
                 text,
-                &["workdir=/b", "env.B=two", "resources.mem=1G", "resources.cpu=1.5", "resources.pids=99", "scale.min=2", "scale.max=2"],
+                &["workdir=/b", "env.B=two", "resources.mem=1G", "resources.cpu=1.5", "resources.pids=99", "scale.min=2"],
             );
             let run = run.unwrap().run;
             assert_eq!(run.workdir.as_deref(), Some("/b"));
