@@ -9,6 +9,7 @@ mod build;
 pub mod check;
 pub mod detect;
 pub mod edit;
+mod elf;
 mod error;
 pub mod inspect;
 pub mod ship;

@@ -36,7 +36,8 @@ impl PackageName {
             }
         }
         let out = out.trim_end_matches(['-', '.', '_']);
-        out.parse().ok()
+        // Parsing the empty name would ask for its nearest name again, without end.
+        if out.is_empty() { None } else { out.parse().ok() }
     }
 }
 
@@ -167,3 +168,16 @@ impl fmt::Display for RunName {
 }
 
 serde_by_text!(PackageName, Owner, RunName);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_of_which_nothing_can_stand_in_a_name_is_an_error_without_a_hint() {
+        for text in ["", "---", "Ü/"] {
+            assert_eq!(PackageName::fold(text), None, "{text:?}");
+            assert_eq!(text.parse::<PackageName>().unwrap_err().hint, None, "{text:?}");
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! Everything that can go wrong on the wire and in resolution, one variant a cause, worded for the person who
 //! typed the command.
 
-use crate::Asked;
+use crate::{Asked, AskedBase};
 use ply_manifest::{
     Arch, Bytes, Diagnostics, Digest, ImageName, NounError, PackageName, Range, Reference, Version,
 };
@@ -82,7 +82,7 @@ pub enum SourceError {
         url: String,
     },
     /// 404 or 410 for an image, or no such file in a folder.
-    #[error("{what} is not there: {place} (source {origin})")]
+    #[error("{what} is not there: {place} (source {origin}){}", asked_by(.asks))]
     NotThere {
         /// The file or the package.
         what: String,
@@ -90,6 +90,8 @@ pub enum SourceError {
         place: String,
         /// The source's template.
         origin: String,
+        /// Who asks for it, where a manifest does.
+        asks: Vec<Asked>,
     },
     /// Any other status.
     #[error("the server answers {status}: {url}")]
@@ -277,7 +279,7 @@ pub enum SourceError {
         /// The root.
         root: String,
         /// What its packages say of a base.
-        asks: Vec<Asked>,
+        asks: Vec<AskedBase>,
         /// The base that they name, or the usual one.
         suggestion: String,
     },
@@ -374,7 +376,7 @@ pub enum SourceError {
 }
 
 /// The lines of a conflict, each who asks for what.
-fn lines(asks: &[Asked]) -> String {
+fn lines(asks: &[impl std::fmt::Display]) -> String {
     asks.iter().map(|ask| format!("\n  {ask}")).collect()
 }
 

@@ -7,6 +7,7 @@
 mod default_source;
 mod error;
 mod fetcher;
+pub mod mvs;
 mod options;
 mod progress;
 mod report;
@@ -17,5 +18,5 @@ pub use error::SourceError;
 pub use fetcher::{Fetcher, Mode, Resolution, Resolved};
 pub use options::{FetchOptions, NetworkOptions};
 pub use progress::{FileProgress, Progress, Silent};
-pub use report::{Asked, Found, Outdated, Tree, TreeNode};
+pub use report::{Asked, AskedBase, Found, Outdated, Tree, TreeNode};
 pub use standin::{Entry, Store};

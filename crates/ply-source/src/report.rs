@@ -63,6 +63,21 @@ impl fmt::Display for Asked {
     }
 }
 
+/// Who stands on which base.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AskedBase {
+    /// The base.
+    pub name: PackageName,
+    /// Who asks for it, and in which range.
+    pub asked: Asked,
+}
+
+impl fmt::Display for AskedBase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} wants {} {}", self.asked.chain.join(" → "), self.name, self.asked.range)
+    }
+}
+
 /// The graph of a lock, as `ply tree` shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Tree {

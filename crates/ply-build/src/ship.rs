@@ -1,1 +1,0 @@
-//! What ships: pure rules over the list of a directory's entries.
