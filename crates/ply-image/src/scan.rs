@@ -3,7 +3,7 @@
 use crate::error::{ImageError, Result};
 use crate::tree::{Attr, FileNode, Node, NodeKind, ROOT, Seen, Source, Tree};
 use std::collections::{BTreeMap, HashMap};
-use std::ffi::{CString, OsStr};
+use std::ffi::CString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -165,7 +165,10 @@ impl Tree {
         if let Node { kind: NodeKind::Dir(children), .. } = &self.nodes[parent as usize]
             && children.contains_key(name)
         {
-            return Err(ImageError::BadPath { path: path.to_owned(), why: "the image has something there already" });
+            return Err(ImageError::BadPath {
+                path: path.to_owned(),
+                why: "the image has something there already",
+            });
         }
         self.push(parent, name, attr, kind)
     }
@@ -202,7 +205,8 @@ fn xattrs(path: &Path) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
 }
 
 fn xattrs_of(path: &Path, names: &mut [u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-    let length = rustix::fs::llistxattr(path, &mut *names).map_err(ImageError::os("read the xattrs of", path))?;
+    let length =
+        rustix::fs::llistxattr(path, &mut *names).map_err(ImageError::os("read the xattrs of", path))?;
     read_xattrs(path, &names[..length])
 }
 
@@ -222,14 +226,4 @@ fn read_xattrs(path: &Path, names: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     }
     found.sort();
     Ok(found)
-}
-
-/// The path of a node, from the names of its parents.
-pub(crate) fn path_of(tree: &Tree, mut at: u32) -> PathBuf {
-    let mut names = Vec::new();
-    while at != ROOT {
-        names.push(&tree.nodes[at as usize].name);
-        at = tree.nodes[at as usize].parent;
-    }
-    names.iter().rev().map(|name| OsStr::from_bytes(name)).collect()
 }

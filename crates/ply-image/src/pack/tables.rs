@@ -239,7 +239,8 @@ impl Builder<'_> {
             found.push((name, at, place, inode_kind));
         }
         let (block, offset) = self.dirs.position();
-        let mut listing = Listing { block, offset, bytes: 0, subdirs: listings.len() as u32, index: Vec::new() };
+        let mut listing =
+            Listing { block, offset, bytes: 0, subdirs: listings.len() as u32, index: Vec::new() };
         let mut rest = &found[..];
         let mut header_block = block;
         while let Some((_, first, place, _)) = rest.first() {
@@ -325,15 +326,17 @@ impl Builder<'_> {
         let block = u32::try_from(listing.block).map_err(|_| ImageError::TooMany("entries"))?;
         let small = u16::try_from(size).ok().filter(|_| listing.index.is_empty() && xattr == NONE32);
         let mut out = self.head(at, kind::DIR + if small.is_some() { 0 } else { kind::EXTENDED })?;
-        let put = |out: &mut Vec<u8>, words: &[u32]| words.iter().for_each(|w| out.extend_from_slice(&w.to_le_bytes()));
+        let put = |out: &mut Vec<u8>, words: &[u32]| {
+            words.iter().for_each(|w| out.extend_from_slice(&w.to_le_bytes()))
+        };
         if let Some(size) = small {
             put(&mut out, &[block, links]);
             out.extend_from_slice(&size.to_le_bytes());
             out.extend_from_slice(&listing.offset.to_le_bytes());
             put(&mut out, &[parent]);
         } else {
-            let count =
-                u16::try_from(listing.index.len()).map_err(|_| ImageError::TooMany("entries in one directory"))?;
+            let count = u16::try_from(listing.index.len())
+                .map_err(|_| ImageError::TooMany("entries in one directory"))?;
             put(&mut out, &[links, size, block, parent]);
             out.extend_from_slice(&count.to_le_bytes());
             out.extend_from_slice(&listing.offset.to_le_bytes());
@@ -469,7 +472,8 @@ impl Xattrs {
         let mut names = 0;
         for (space, short, name, value) in &known {
             let length = u32::try_from(value.len()).map_err(|_| ImageError::TooMany("bytes in an xattr"))?;
-            let short_length = u16::try_from(short.len()).map_err(|_| ImageError::TooMany("bytes in an xattr"))?;
+            let short_length =
+                u16::try_from(short.len()).map_err(|_| ImageError::TooMany("bytes in an xattr"))?;
             self.values.write(&space.to_le_bytes());
             self.values.write(&short_length.to_le_bytes());
             self.values.write(short);
