@@ -1,5 +1,28 @@
 //! One process in a box: namespaces, ids, mounts, devices, rights, limits, init, exec.
+//!
+//! [`Spec`] is a box as plain data, [`Host`] is what this machine can do, as plain data. [`launch`] makes the
+//! one out of the other and gives an [`Instance`]; [`exec`] starts one more process in a box that runs.
 
+#![cfg(target_os = "linux")]
+
+mod error;
+mod exec;
+mod host;
+mod instance;
+mod launch;
+mod layers;
 mod spec;
+mod subid;
+mod userns;
 
-pub use spec::{Ids, Layer, Limits, Mount, MountOwner, Network, Process, ScratchFile, ScratchFolder, Spec};
+pub use error::{LaunchError, Step};
+pub use exec::{Exec, ExecTarget, exec};
+pub use host::{CgroupKind, Enforced, Host, Kernel};
+pub use instance::{Exit, Instance, ProcessId, Stdio, WindowSize};
+pub use launch::{LaunchContext, launch};
+pub use layers::{GcReport, gc, sweep};
+pub use spec::{
+    Ids, Layer, Limits, Mount, MountOwner, Network, Process, ScratchFile, ScratchFolder, ScratchLink, Spec,
+};
+pub use subid::SubIds;
+pub use userns::{in_user_namespace, remove_all};

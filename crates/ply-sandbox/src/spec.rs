@@ -23,6 +23,9 @@ pub struct Spec {
     pub files: Vec<ScratchFile>,
     /// Folders made in the scratch upper before the start (a home folder, the workdir).
     pub folders: Vec<ScratchFolder>,
+    /// Symbolic links made in the scratch upper before the start, over whatever the image has there
+    /// (`/etc/hosts` into a folder that is bound inside: a bound file would keep its old inode).
+    pub links: Vec<ScratchLink>,
     /// Host devices made available inside, by absolute host path; they appear at the same path.
     pub devices: Vec<PathBuf>,
     /// The network.
@@ -144,6 +147,15 @@ pub struct ScratchFolder {
     pub uid: u32,
     /// The group inside.
     pub gid: u32,
+}
+
+/// A symbolic link in scratch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScratchLink {
+    /// The absolute path inside.
+    pub path: String,
+    /// What it says; it is stored as it stands.
+    pub target: String,
 }
 
 /// The network of a box.

@@ -1,0 +1,125 @@
+//! What can go wrong on the way into the box, each cause one sentence in the user's words.
+//!
+//! Inside the box there is no allocation and no formatting: a failing child sends a [`Step`] and an errno, and
+//! the sentence is made here, by the parent.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a box wasn't started.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// The program isn't in the image (exit code 127).
+    #[error("the program isn't in the image: {0}")]
+    NotFound(String),
+    /// The program is there but can't be executed (exit code 126).
+    #[error("the program can't be executed: {program} ({reason})")]
+    NotExecutable {
+        /// The program as it was asked for.
+        program: String,
+        /// Why.
+        reason: String,
+    },
+    /// The working directory isn't there, or isn't a directory.
+    #[error("the working directory isn't in the image: {path} ({source})")]
+    Workdir {
+        /// The path inside.
+        path: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A host path that was to be bound isn't there or can't be read.
+    #[error("can't bind {path}: {source}", path = path.display())]
+    Source {
+        /// The host path.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A place inside can't be used as a mount point, or a scratch file can't be made there.
+    #[error("can't use the path {path} inside: {reason}")]
+    Target {
+        /// The path inside.
+        path: String,
+        /// Why.
+        reason: String,
+    },
+    /// A user or group that doesn't exist in the box's id range.
+    #[error("the {what} {id} has no id outside: {reason}")]
+    Unmapped {
+        /// `user` or `group`.
+        what: &'static str,
+        /// The id inside.
+        id: u32,
+        /// What the range is.
+        reason: String,
+    },
+    /// The host can't do something that is needed.
+    #[error("this host can't run the box: {missing}")]
+    Host {
+        /// What is missing, in words.
+        missing: String,
+        /// What to do about it.
+        hint: String,
+    },
+    /// A layer can't be mounted.
+    #[error("can't mount the layer {digest}: {source}")]
+    Layer {
+        /// The layer's digest.
+        digest: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A layer that must be extracted first isn't.
+    #[error("the layer {0} isn't extracted")]
+    NotExtracted(String),
+    /// The value of a spec that can't be.
+    #[error("the box can't be made: {0}")]
+    Invalid(String),
+    /// The instance isn't there any more (for exec).
+    #[error("the instance isn't running: {0}")]
+    Gone(String),
+    /// A step failed.
+    #[error("{step}: {source}")]
+    Step {
+        /// Which.
+        step: Step,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+impl LaunchError {
+    /// The exit code that this is to a shell: 127 no such program, 126 not executable, else 125.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::NotFound(_) => 127,
+            Self::NotExecutable { .. } => 126,
+            _ => 125,
+        }
+    }
+
+    /// The next thing to do, where there is one.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Host { hint, .. } => Some(hint.clone()),
+            _ => None,
+        }
+    }
+}
+
+/// A step of the launch, for the error that names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Step {
+    /// Making the process and its namespaces.
+    Clone = 1,
+}
+
+impl std::fmt::Display for Step {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Clone => "can't make the namespaces",
+        })
+    }
+}
