@@ -69,14 +69,14 @@ impl<'t> Faults<'t> {
         self.add(Some(span), error.message, error.hint);
     }
 
-    /// The nearest candidate, unless so much is wrong already that nobody will read it: each search costs
-    /// the number of candidates, and a file may hold many of both.
+    /// The nearest of the first thousand candidates, unless so much is wrong already that nobody will read
+    /// it: each search costs the number of candidates, and a file may hold many of both.
     pub(crate) fn near<'c>(
         &self,
         word: &str,
         candidates: impl IntoIterator<Item = &'c str>,
     ) -> Option<&'c str> {
-        if self.found.len() < MOST_FAULTS { nearest(word, candidates) } else { None }
+        if self.found.len() < MOST_FAULTS { nearest(word, candidates.into_iter().take(1_000)) } else { None }
     }
 
     /// How many were found so far.

@@ -163,13 +163,14 @@ fn no_seed_and_no_mutation_of_one_breaks_a_promise() {
     }
 }
 
-/// Inputs made to be slow or deep rather than wrong.
+/// Inputs made to be slow or deep rather than wrong, each for the targets that it means.
 #[test]
 fn huge_and_deep_inputs_end_soon() {
     let head = "[package]\nname = \"a\"\nversion = \"1.0.0\"\n";
+    let stack = "[package]\nname = \"s\"\n";
     let many = |n: usize, row: &dyn Fn(usize) -> String| (0..n).map(row).collect::<String>();
     let dotted = |n: usize| vec!["a"; n].join(".");
-    let inputs = [
+    let toml = [
         "[".repeat(200_000),
         "a=".to_owned() + &"[".repeat(200_000),
         "a=".to_owned() + &"{a=".repeat(100_000),
@@ -177,65 +178,65 @@ fn huge_and_deep_inputs_end_soon() {
         format!("[{}]\n{} = {{ {} = 1 }}", dotted(79), dotted(79), dotted(79)),
         many(78, &|_| format!("{}={{", dotted(78))) + "x=1" + &"}".repeat(78),
         "a=".to_owned() + &many(78, &|_| format!("{{{}=", dotted(78))) + "1" + &"}".repeat(78),
-        format!("{head}[run.env]\n{}", many(40_000, &|n| format!("K{n} = \"v\"\n"))),
-        format!("{head}{}", many(60_000, &|n| format!("k{n} = 1\n"))),
-        format!("{head}[run.volumes]\n{}", many(25_000, &|n| format!("v{n} = \"/v{n}\"\n"))),
+        many(40_000, &|n| format!("k{n} = 1\n")),
+        "A\n".repeat(200_000),
+        "\n".repeat(1_000_000),
+    ];
+    let manifests = [
+        format!("[run.env]\n{}", many(40_000, &|n| format!("K{n} = \"v\"\n"))),
+        many(60_000, &|n| format!("k{n} = 1\n")),
+        format!("[run.volumes]\n{}", many(25_000, &|n| format!("v{n} = \"/v{n}\"\n"))),
+        format!("[run.params]\np0 = \"x\"\n{}", many(30_000, &|n| format!("p{} = \"{{p{n}}}\"\n", n + 1))),
         format!(
-            "{head}[run.params]\np0 = \"x\"\n{}",
-            many(30_000, &|n| format!("p{} = \"{{p{n}}}\"\n", n + 1))
-        ),
-        format!(
-            "{head}[run.params]\np0 = \"x\"\n{}",
+            "[run.params]\np0 = \"x\"\n{}",
             many(60, &|n| format!("p{} = \"{{p{n}}}{{p{n}}}\"\n", n + 1))
         ),
         format!(
-            "{head}[run.params]\n{}",
+            "[run.params]\n{}",
             many(300, &|n| format!("p{n} = \"{}\"\n", many(300, &|m| format!("{{p{m}}}"))))
         ),
-        format!("{head}[run.params]\n{}", many(20_000, &|n| format!("p{n} = \"{{zz{n}}}\"\n"))),
-        format!("{head}[run.params]\nx = \"{}\"\n", "{name}".repeat(150_000)),
-        format!("{head}[build]\ninclude = [{}]", "\"a\",".repeat(200_000)),
-        format!("{head}[run]\nentrypoint = [{}]", "\"a\",".repeat(200_000)),
-        format!("{head}[run.network]\negress = [{}]", "\"a b\",".repeat(100_000)),
+        format!("[run.params]\n{}", many(20_000, &|n| format!("p{n} = \"{{zz{n}}}\"\n"))),
+        format!("[run.params]\nx = \"{}\"\n", "{name}".repeat(150_000)),
+        format!("[build]\ninclude = [{}]", "\"a\",".repeat(200_000)),
+        format!("[run.network]\negress = [{}]", "\"a b\",".repeat(100_000)),
         format!(
-            "{head}[build.dependencies]\n{}",
+            "[build.dependencies]\n{}",
             many(20_000, &|n| format!("d{n} = {{ version = \"1\", source = \"s{n}\" }}\n"))
         ),
-        format!("[package]\nname = \"s\"\n{}", many(15_000, &|n| format!("[[service]]\nrun = \"m{n}@1\"\n"))),
-        format!(
-            "[package]\nname = \"s\"\n{}",
-            many(10_000, &|n| format!("[[service]]\nrun = \"m{n}@1\"\nafter = [\"m{}\"]\n", n + 1))
-        ),
-        format!(
-            "[package]\nname = \"s\"\n[[service]]\nrun = \"a@1\"\nenv = [{}]",
-            many(60_000, &|n| format!("\"K{n}=v\","))
-        ),
-        format!("version = 1\n{}", "[[package]]\n".repeat(80_000)),
-        many(100_000, &|n| format!("K{n}=v\n")),
-        "A\n".repeat(400_000),
-        "[".repeat(100_000),
-        format!("{{\"packages\": {}", "[".repeat(100_000)),
-        format!(
-            "{{\"packages\": [{{\"name\": \"a\", \"versions\": [{}]}}]}}",
-            vec!["{\"version\": \"1.0.0\"}"; 20_000].join(",")
-        ),
-        "é".repeat(500_000),
-        "\n".repeat(1_000_000),
-        "{".repeat(500_000),
-        "$".repeat(500_001),
-        "0".repeat(1_000_000),
-        format!("1.0.0+{}", "a.".repeat(500_000)),
-        "a".repeat(2_000_000),
     ];
-    for input in inputs {
-        for (name, target) in TARGETS {
-            let start = Instant::now();
-            target(input.as_bytes());
-            let shown: String = input.chars().skip(40).take(60).flat_map(char::escape_debug).collect();
-            assert!(start.elapsed() < SLOWEST, "target {name} took {:?} for …{shown}", start.elapsed());
-            if start.elapsed() > Duration::from_millis(500) {
-                eprintln!("{name} took {:?} for …{shown}", start.elapsed());
-            }
-        }
+    let stacks = [
+        many(15_000, &|n| format!("[[service]]\nrun = \"m{n}@1\"\n")),
+        many(10_000, &|n| format!("[[service]]\nrun = \"m{n}@1\"\nafter = [\"m{}\"]\n", n + 1)),
+        format!("[[service]]\nrun = \"a@1\"\nenv = [{}]", many(60_000, &|n| format!("\"K{n}=v\","))),
+    ];
+    let others = [
+        ("lock", format!("version = 1\n{}", "[[package]]\n".repeat(80_000))),
+        ("env_file", many(100_000, &|n| format!("K{n}=v\n"))),
+        ("env_file", "A\n".repeat(400_000)),
+        ("index", "[".repeat(100_000)),
+        ("catalog", format!("{{\"packages\": {}", "[".repeat(100_000))),
+        (
+            "catalog",
+            format!(
+                "{{\"packages\": [{{\"name\": \"a\", \"versions\": [{}]}}]}}",
+                vec!["{\"version\": \"1.0.0\"}"; 20_000].join(",")
+            ),
+        ),
+        ("nouns", "0".repeat(1_000_000)),
+        ("nouns", format!("1.0.0+{}", "a.".repeat(500_000))),
+        ("nouns", "é".repeat(500_000)),
+        ("params", "{".repeat(500_000)),
+        ("params", "$".repeat(500_001)),
+    ];
+    let toml = toml.into_iter().flat_map(|text| ["toml_json", "manifest"].map(|name| (name, text.clone())));
+    let manifests = manifests.into_iter().map(|text| ("manifest", format!("{head}{text}")));
+    let stacks = stacks.into_iter().map(|text| ("composition", format!("{stack}{text}")));
+    for (name, input) in toml.chain(manifests).chain(stacks).chain(others) {
+        let (_, target) =
+            TARGETS.into_iter().find(|(known, _)| *known == name).expect("a target of that name");
+        let start = Instant::now();
+        target(input.as_bytes());
+        let shown: String = input.chars().skip(40).take(60).flat_map(char::escape_debug).collect();
+        assert!(start.elapsed() < SLOWEST, "target {name} took {:?} for …{shown}", start.elapsed());
     }
 }
