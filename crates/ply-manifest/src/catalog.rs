@@ -5,6 +5,7 @@
 //! this ply doesn't know are ignored. What has the right type and still is no package, no version or no
 //! digest is left out and told of: one bad entry must not hide the others.
 
+use crate::diagnostic::floor_boundary;
 use crate::{Arch, Diagnostic, Diagnostics, Digest, ImageName, Owner, PackageName, Place, Version};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
@@ -271,7 +272,7 @@ impl fmt::Display for Index {
 /// A place as serde_json counts it (lines from 1, bytes from 1) in characters.
 fn place(text: &str, line: usize, column: usize) -> Place {
     let text = text.split('\n').nth(line - 1).unwrap_or("");
-    let before = text.floor_char_boundary(column.saturating_sub(1).min(text.len()));
+    let before = floor_boundary(text, column.saturating_sub(1));
     Place { line, column: text[..before].chars().count() + 1 }
 }
 

@@ -1,5 +1,7 @@
 //! The one error of all nouns: what was found, the rule it breaks, and what would do instead.
 
+use crate::diagnostic::floor_boundary;
+
 /// Why a text is not a value of some noun. `Display` is one sentence without a trailing full stop.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -30,8 +32,8 @@ pub(crate) fn elide(message: String) -> String {
     if message.len() <= MOST {
         return message;
     }
-    let head = message.floor_char_boundary(KEPT);
-    let tail = message.ceil_char_boundary(message.len() - KEPT);
+    let head = floor_boundary(&message, KEPT);
+    let tail = floor_boundary(&message, message.len() - KEPT);
     format!("{}…{}", &message[..head], &message[tail..])
 }
 

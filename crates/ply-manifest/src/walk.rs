@@ -4,6 +4,7 @@
 //! A reader takes the keys that it knows out of a [`Section`]; what is left at the end is unknown, and the
 //! nearest key that was asked for is the hint. Nothing here knows a manifest.
 
+use crate::diagnostic::floor_boundary;
 use crate::noun::{NounError, elide};
 use crate::{Diagnostic, Diagnostics, Place, depth, nearest};
 use std::collections::BTreeMap;
@@ -102,10 +103,7 @@ impl<'t> Faults<'t> {
         let starts: Vec<usize> =
             std::iter::once(0).chain(self.text.match_indices('\n').map(|(n, _)| n + 1)).collect();
         let place = |offset: usize| {
-            let mut end = offset.min(self.text.len());
-            while !self.text.is_char_boundary(end) {
-                end -= 1;
-            }
+            let end = floor_boundary(self.text, offset);
             let line = starts.partition_point(|start| *start <= end);
             Place { line, column: self.text[starts[line - 1]..end].chars().count() + 1 }
         };
