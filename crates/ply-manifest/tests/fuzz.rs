@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The mutated inputs of one target, unless `PLY_FUZZ_ROUNDS` says otherwise.
-const ROUNDS: u64 = 400;
+const ROUNDS: u64 = 1_000;
 /// The longest that one input may take, in a build without optimisation on a busy machine.
 const SLOWEST: Duration = Duration::from_secs(10);
 
@@ -175,16 +175,16 @@ fn huge_and_deep_inputs_end_soon() {
     };
     let dotted = |n: usize| vec!["a"; n].join(".");
     let toml = [
-        "[".repeat(200_000),
-        "a=".to_owned() + &"[".repeat(200_000),
-        "a=".to_owned() + &"{a=".repeat(100_000),
-        dotted(100_000) + " = 1",
+        "[".repeat(200_000 / share),
+        "a=".to_owned() + &"[".repeat(200_000 / share),
+        "a=".to_owned() + &"{a=".repeat(100_000 / share),
+        dotted(100_000 / share) + " = 1",
         format!("[{}]\n{} = {{ {} = 1 }}", dotted(79), dotted(79), dotted(79)),
         many(78, &|_| format!("{}={{", dotted(78))) + "x=1" + &"}".repeat(78),
         "a=".to_owned() + &many(78, &|_| format!("{{{}=", dotted(78))) + "1" + &"}".repeat(78),
         many(40_000, &|n| format!("k{n} = 1\n")),
-        "A\n".repeat(200_000),
-        "\n".repeat(1_000_000),
+        "A\n".repeat(200_000 / share),
+        "\n".repeat(1_000_000 / share),
     ];
     let manifests = [
         format!("[run.env]\n{}", many(40_000, &|n| format!("K{n} = \"v\"\n"))),
@@ -200,9 +200,9 @@ fn huge_and_deep_inputs_end_soon() {
             many(300, &|n| format!("p{n} = \"{}\"\n", many(300, &|m| format!("{{p{m}}}"))))
         ),
         format!("[run.params]\n{}", many(20_000, &|n| format!("p{n} = \"{{zz{n}}}\"\n"))),
-        format!("[run.params]\nx = \"{}\"\n", "{name}".repeat(150_000)),
-        format!("[build]\ninclude = [{}]", "\"a\",".repeat(200_000)),
-        format!("[run.network]\negress = [{}]", "\"a b\",".repeat(100_000)),
+        format!("[run.params]\nx = \"{}\"\n", "{name}".repeat(150_000 / share)),
+        format!("[build]\ninclude = [{}]", "\"a\",".repeat(200_000 / share)),
+        format!("[run.network]\negress = [{}]", "\"a b\",".repeat(100_000 / share)),
         format!(
             "[build.dependencies]\n{}",
             many(20_000, &|n| format!("d{n} = {{ version = \"1\", source = \"s{n}\" }}\n"))
@@ -214,23 +214,23 @@ fn huge_and_deep_inputs_end_soon() {
         format!("[[service]]\nrun = \"a@1\"\nenv = [{}]", many(60_000, &|n| format!("\"K{n}=v\","))),
     ];
     let others = [
-        ("lock", format!("version = 1\n{}", "[[package]]\n".repeat(80_000))),
+        ("lock", format!("version = 1\n{}", "[[package]]\n".repeat(80_000 / share))),
         ("env_file", many(100_000, &|n| format!("K{n}=v\n"))),
-        ("env_file", "A\n".repeat(400_000)),
-        ("index", "[".repeat(100_000)),
-        ("catalog", format!("{{\"packages\": {}", "[".repeat(100_000))),
+        ("env_file", "A\n".repeat(400_000 / share)),
+        ("index", "[".repeat(100_000 / share)),
+        ("catalog", format!("{{\"packages\": {}", "[".repeat(100_000 / share))),
         (
             "catalog",
             format!(
                 "{{\"packages\": [{{\"name\": \"a\", \"versions\": [{}]}}]}}",
-                vec!["{\"version\": \"1.0.0\"}"; 20_000].join(",")
+                vec!["{\"version\": \"1.0.0\"}"; 20_000 / share].join(",")
             ),
         ),
-        ("nouns", "0".repeat(1_000_000)),
-        ("nouns", format!("1.0.0+{}", "a.".repeat(500_000))),
-        ("nouns", "é".repeat(500_000)),
-        ("params", "{".repeat(500_000)),
-        ("params", "$".repeat(500_001)),
+        ("nouns", "0".repeat(1_000_000 / share)),
+        ("nouns", format!("1.0.0+{}", "a.".repeat(500_000 / share))),
+        ("nouns", "é".repeat(500_000 / share)),
+        ("params", "{".repeat(500_000 / share)),
+        ("params", "$".repeat(500_001 / share)),
     ];
     let toml = toml.into_iter().flat_map(|text| ["toml_json", "manifest"].map(|name| (name, text.clone())));
     let manifests = manifests.into_iter().map(|text| ("manifest", format!("{head}{text}")));
