@@ -16,7 +16,7 @@ pub use walk::Walked;
 
 use crate::error::{ImageError, Result};
 use crate::format::{DATA_RAW, NONE64, NotSuper, SUPER, Super, compression_name};
-use crate::tree::EntryKind;
+use crate::tree::{EntryKind, Xattrs};
 use meta::MetaCache;
 use ply_manifest::{Arch, ImageName};
 use std::fs::File;
@@ -175,7 +175,7 @@ impl Image {
     ///
     /// # Errors
     /// As [`Image::read`].
-    pub fn xattrs(&self, path: impl AsRef<Path>) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    pub fn xattrs(&self, path: impl AsRef<Path>) -> Result<Xattrs> {
         let inode = self.must(path.as_ref())?;
         self.xattr_set(inode.xattr)
     }

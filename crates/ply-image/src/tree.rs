@@ -69,6 +69,9 @@ pub enum Source {
     Bytes(Vec<u8>),
 }
 
+/// Extended attributes: full names (`user.x`, `security.capability`) and values.
+pub type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// Mode, owner and extended attributes of an entry. Packing without
 /// [`keep_owners`](crate::PackOptions::keep_owners) keeps only whether a file is executable by its owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,7 +83,7 @@ pub struct Attr {
     /// The group.
     pub gid: u32,
     /// Extended attributes with their full names (`user.x`, `security.capability`), sorted by name.
-    pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    pub xattrs: Xattrs,
 }
 
 impl Attr {

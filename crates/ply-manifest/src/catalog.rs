@@ -149,7 +149,7 @@ fn null_is_empty<'de, T: Deserialize<'de>, D: Deserializer<'de>>(d: D) -> Result
 impl Catalog {
     /// Reads `state.json`. `file` is the name that errors show.
     pub fn parse(text: &str, file: &str) -> Result<Self, Diagnostics> {
-        let raw: RawCatalog = json(text, file)?;
+        let raw: RawCatalog = json(text, file, '{', "an object with packages")?;
         let mut catalog = Self::default();
         for package in raw.packages {
             let name = match package.name.parse::<PackageName>() {
@@ -251,7 +251,7 @@ impl Index {
     /// Reads `index.json`, an array whose file names of images are taken and whose rest is ignored. `file`
     /// is the name that errors show.
     pub fn parse(text: &str, file: &str) -> Result<Self, Diagnostics> {
-        let names: Vec<serde_json::Value> = json(text, file)?;
+        let names: Vec<serde_json::Value> = json(text, file, '[', "an array of file names")?;
         let mut images: Vec<ImageName> =
             names.iter().filter_map(|name| name.as_str()?.parse().ok()).collect();
         images.sort();
@@ -268,13 +268,22 @@ impl fmt::Display for Index {
     }
 }
 
-fn json<T: serde::de::DeserializeOwned>(text: &str, file: &str) -> Result<T, Diagnostics> {
+/// JSON that begins with `first`: serde would take an array where a struct is meant.
+fn json<T: serde::de::DeserializeOwned>(
+    text: &str,
+    file: &str,
+    first: char,
+    expected: &str,
+) -> Result<T, Diagnostics> {
     let fault =
         |place, message| Diagnostics::from(Diagnostic { file: file.to_owned(), place, message, hint: None });
     if text.len() > MOST_BYTES {
         return Err(fault(None, format!("it has {} bytes, and the most is {MOST_BYTES}", text.len())));
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if text.trim_start().chars().next().is_some_and(|c| c != first) {
+        return Err(fault(None, format!("it must be {expected}")));
+    }
     serde_json::from_str(text).map_err(|error| {
         let whole = error.to_string();
         let said = whole.rsplit_once(" at line ").map_or(whole.as_str(), |(said, _)| said);

@@ -41,15 +41,16 @@ impl FromStr for Version {
 
     fn from_str(s: &str) -> Result<Self, NounError> {
         semver::Version::parse(s).map(Self).map_err(|why| {
-            let error = NounError::new(format!("{s:?} is not a version: {why}"));
             let parts: Vec<&str> = s.split('.').collect();
             let digits = |p: &&str| !p.is_empty() && p.bytes().all(|b| b.is_ascii_digit());
             if parts.len() < 3 && parts.iter().all(digits) {
                 let mut full = parts;
                 full.resize(3, "0");
-                error.hint(format!("a version has three parts: {:?}", full.join(".")))
+                NounError::new(format!("{s:?} is not a version: it has not three parts"))
+                    .hint(format!("{:?} would do", full.join(".")))
             } else {
-                error.hint("a version is MAJOR.MINOR.PATCH, as in \"1.2.0\"")
+                NounError::new(format!("{s:?} is not a version: {why}"))
+                    .hint("a version is MAJOR.MINOR.PATCH, as in \"1.2.0\"")
             }
         })
     }

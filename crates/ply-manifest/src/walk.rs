@@ -69,6 +69,16 @@ impl<'t> Faults<'t> {
         self.add(Some(span), error.message, error.hint);
     }
 
+    /// The nearest candidate, unless so much is wrong already that nobody will read it: each search costs
+    /// the number of candidates, and a file may hold many of both.
+    pub(crate) fn near<'c>(
+        &self,
+        word: &str,
+        candidates: impl IntoIterator<Item = &'c str>,
+    ) -> Option<&'c str> {
+        if self.found.len() < MOST_FAULTS { nearest(word, candidates) } else { None }
+    }
+
     /// How many were found so far.
     pub(crate) fn len(&self) -> usize {
         self.found.len() + self.untold
@@ -170,6 +180,8 @@ pub(crate) struct Entry<'t> {
     pub(crate) label: String,
     /// The dotted path of the table that holds it, empty for the root.
     path: String,
+    /// Whether this is one value of an array.
+    item: bool,
 }
 
 impl<'t> Entry<'t> {
@@ -187,7 +199,7 @@ impl<'t> Entry<'t> {
             }
             _ => None,
         };
-        faults.add(Some(&self.span()), format!("{} is {expected}, not {found}", self.label), hint);
+        faults.add(Some(&self.span()), format!("{} must be {expected}, not {found}", self.label), hint);
     }
 
     /// A string without NUL.
@@ -211,7 +223,7 @@ impl<'t> Entry<'t> {
     pub(crate) fn line(&self, faults: &mut Faults<'_>) -> Option<&'t str> {
         let text = self.string(faults)?;
         if text.chars().any(char::is_control) {
-            faults.at(&self.span(), format!("{} is one line without control characters", self.label));
+            faults.at(&self.span(), format!("{} must be one line without control characters", self.label));
             return None;
         }
         Some(text)
@@ -265,7 +277,7 @@ impl<'t> Entry<'t> {
             Ok(value) if (least..=most).contains(&value) => Some(value),
             _ => {
                 let label = &self.label;
-                faults.at(&self.span(), format!("{label} is a number from {least} to {most}, not {number}"));
+                faults.at(&self.span(), format!("{label} must be from {least} to {most}, not {number}"));
                 None
             }
         }
@@ -283,6 +295,7 @@ impl<'t> Entry<'t> {
             value,
             label: format!("value {} of {}", n + 1, self.label),
             path: self.path.clone(),
+            item: true,
         });
         Some(entries.collect())
     }
@@ -307,6 +320,7 @@ impl<'t> Entry<'t> {
         };
         let path =
             if self.path.is_empty() { self.key.to_owned() } else { format!("{}.{}", self.path, self.key) };
+        let path = if self.item { format!("[{path}]") } else { path };
         Some(Section::new(table, path, self.key_span.clone()))
     }
 
@@ -340,7 +354,7 @@ impl<'t> Section<'t> {
         let name = key.get_ref().as_ref();
         let label =
             if self.path.is_empty() { format!("{name:?}") } else { format!("{name:?} in [{}]", self.path) };
-        Entry { key: name, key_span: key.span(), value, label, path: self.path.clone() }
+        Entry { key: name, key_span: key.span(), value, label, path: self.path.clone(), item: false }
     }
 
     /// The value of a key that this table may have.
@@ -404,7 +418,7 @@ impl<'t> Section<'t> {
             } else {
                 format!("unknown key {name:?} in {title}")
             };
-            let hint = match nearest(name, self.known.iter().copied()) {
+            let hint = match faults.near(name, self.known.iter().copied()) {
                 Some(near) => Some(format!("did you mean {near:?}?")),
                 None if self.known.is_empty() => None,
                 None => Some(format!("known here: {}", list(&self.known))),

@@ -124,6 +124,8 @@ pub enum SourceError {
     Connection {
         /// The reason from the system.
         why: String,
+        /// Whether it may pass by itself: an answer that was late, not one that refused.
+        passes: bool,
         /// The URL.
         url: String,
     },
@@ -210,6 +212,18 @@ pub enum SourceError {
         name: PackageName,
         /// The range.
         range: Range,
+    },
+    /// A range, and a server that has no `index.json`.
+    #[error("no index.json that lists the versions of {name}: {url}{}", asked_by(.asks))]
+    NoIndex {
+        /// The package.
+        name: PackageName,
+        /// Where it would be.
+        url: String,
+        /// The nearest name that the catalog has.
+        nearest: Option<String>,
+        /// Who asks.
+        asks: Vec<Asked>,
     },
     /// A package of which the source has nothing.
     #[error("no package {name} in {origin}{}", asked_by(.asks))]
@@ -432,7 +446,10 @@ impl SourceError {
             Self::CantList { name, .. } => {
                 Some(format!("pin an exact version, as in {name} = \"1.2.3\""))
             }
-            Self::NoSuchPackage { nearest: Some(nearest), .. } => Some(format!("did you mean {nearest:?}?")),
+            Self::NoIndex { nearest: Some(nearest), .. } | Self::NoSuchPackage { nearest: Some(nearest), .. } => Some(format!("did you mean {nearest:?}?")),
+            Self::NoIndex { name, .. } => {
+                Some(format!("check the name, pin an exact version as in {name} = \"1.2.3\", or publish an index.json there"))
+            }
             Self::NoSuchPackage { .. } => Some("ply search WORD lists what a source has".to_owned()),
             Self::NotInRange { versions, .. } | Self::Conflict { versions, .. } => list(versions),
             Self::OtherArch { name, .. } => Some(format!("ply search {name} shows what it was built for")),

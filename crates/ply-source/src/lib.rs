@@ -4,11 +4,15 @@
 //! comes, put it into the store. [`Fetcher`] is what the verbs use. The rules of resolution are in [`mvs`], pure
 //! and without I/O; everything that touches a socket is below `http`.
 
+mod catalog;
 mod default_source;
 mod error;
 mod fetcher;
+mod http;
+mod listing;
 pub mod mvs;
 mod options;
+mod place;
 mod progress;
 mod report;
 mod standin;

@@ -28,6 +28,9 @@ pub(crate) struct Listing {
     pub(crate) bytes: u32,
 }
 
+/// Takes name, kind and place of an entry, and says whether to go on.
+type With<'a> = &'a mut dyn FnMut(&[u8], EntryKind, u64) -> Result<bool>;
+
 impl Image {
     /// What a listing holds, in its own order, which must be sorted.
     pub(crate) fn list(&self, listing: &Listing) -> Result<Vec<DirEntry>> {
@@ -57,11 +60,7 @@ impl Image {
     }
 
     /// Calls `with` for each entry until it says false.
-    fn each_entry(
-        &self,
-        listing: &Listing,
-        with: &mut dyn FnMut(&[u8], EntryKind, u64) -> Result<bool>,
-    ) -> Result<()> {
+    fn each_entry(&self, listing: &Listing, with: With<'_>) -> Result<()> {
         if listing.bytes == 0 {
             return Ok(());
         }

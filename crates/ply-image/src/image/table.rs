@@ -4,6 +4,7 @@ use super::Image;
 use super::meta::MetaReader;
 use crate::error::Result;
 use crate::format::{META, NONE32, NONE64, XATTR_ELSEWHERE, XATTR_PREFIXES, le16, le32, le64};
+use crate::tree::Xattrs;
 
 /// A place in a fragment block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +69,7 @@ impl Image {
     }
 
     /// Set number `index` of extended attributes.
-    pub(crate) fn xattr_set(&self, index: u32) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    pub(crate) fn xattr_set(&self, index: u32) -> Result<Xattrs> {
         if index == NONE32 || self.sb.xattr_table == NONE64 {
             return Ok(Vec::new());
         }

@@ -7,7 +7,7 @@ use super::feed::{Data, FileData};
 use super::meta::{MetaWriter, Table};
 use crate::error::{ImageError, Result};
 use crate::format::{DIR_EXTRA, DIR_RUN, META, NONE32, XATTR_PREFIXES, kind};
-use crate::tree::{Attr, Node, NodeKind, ROOT, Tree};
+use crate::tree::{Attr, Node, NodeKind, ROOT, Tree, Xattrs};
 use std::collections::HashMap;
 
 /// What is in the image and in which order, before any byte is read.
@@ -111,7 +111,7 @@ impl Tables {
             inodes: MetaWriter::new(level),
             dirs: MetaWriter::new(level),
             ids: Ids::default(),
-            xattrs: Xattrs::new(level),
+            xattrs: XattrTable::new(level),
             written: vec![None; tree.nodes.len()],
             names: vec![1; tree.nodes.len()],
         };
@@ -170,7 +170,7 @@ struct Builder<'a> {
     inodes: MetaWriter,
     dirs: MetaWriter,
     ids: Ids,
-    xattrs: Xattrs,
+    xattrs: XattrTable,
     written: Vec<Option<(Place, u16)>>,
     /// How many names each inode has.
     names: Vec<u32>,
@@ -442,14 +442,14 @@ impl Ids {
 }
 
 /// The table of sets of extended attributes; equal sets are written once.
-struct Xattrs {
+struct XattrTable {
     values: MetaWriter,
     sets: Vec<u8>,
     count: u32,
-    index: HashMap<Vec<(Vec<u8>, Vec<u8>)>, u32>,
+    index: HashMap<Xattrs, u32>,
 }
 
-impl Xattrs {
+impl XattrTable {
     fn new(level: i32) -> Self {
         Self { values: MetaWriter::new(level), sets: Vec::new(), count: 0, index: HashMap::new() }
     }

@@ -1,0 +1,14 @@
+//! Everything that opens a socket: the client, its resolver, whom it trusts, when it tries again.
+
+mod address;
+mod client;
+mod dns;
+mod dns_config;
+mod download;
+mod proxy;
+mod resolver;
+mod retry;
+mod roots;
+
+pub(crate) use client::Client;
+pub(crate) use download::{Wanted, document, download};
