@@ -143,3 +143,30 @@ impl RunError {
         }
     }
 }
+
+impl RunError {
+    /// A launch that failed: the sentence, the hint and the exit code are the sandbox's.
+    pub(crate) fn from_launch(error: ply_sandbox::LaunchError) -> Self {
+        let (message, hint) = (error.to_string(), error.hint());
+        match error.exit_code() {
+            EXIT_NOT_FOUND => Self::NoEntrypoint { message, hint },
+            EXIT_NOT_EXECUTABLE => Self::NotExecutable { message, hint },
+            _ => Self::Refused { message, hint },
+        }
+    }
+
+    /// What the store or an image says.
+    pub(crate) fn from_image(error: ply_image::ImageError) -> Self {
+        Self::Refused { message: error.to_string(), hint: error.hint() }
+    }
+
+    /// What the wire says.
+    pub(crate) fn from_source(error: ply_source::SourceError) -> Self {
+        Self::Refused { message: error.to_string(), hint: error.hint() }
+    }
+
+    /// What a build says.
+    pub(crate) fn from_build(error: ply_build::BuildError) -> Self {
+        Self::Refused { message: error.to_string(), hint: error.hint() }
+    }
+}
