@@ -181,3 +181,62 @@ fn make_tree(tree: &Path) {
     }
     fs::write(tree.join("etc/motd"), "hello\n").unwrap();
 }
+
+/// The unprivileged user of the rootless tests; made, with an id range, where it isn't there yet.
+const USER: &str = "plytest";
+
+/// Runs the test `name` again as the unprivileged user; true in that second run, which then does the work.
+/// Fails when the tests don't run as root: who can't become the user can't show anything.
+pub fn as_user(name: &str) -> bool {
+    if std::env::var_os("PLY_TEST_AS_USER").is_some() {
+        assert!(!rustix::process::geteuid().is_root());
+        return true;
+    }
+    assert!(rustix::process::geteuid().is_root(), "run the tests as root: they become {USER} by themselves");
+    let (uid, gid) = user();
+    use std::os::unix::process::CommandExt;
+    let ran = Command::new(std::env::current_exe().unwrap())
+        .args([name, "--exact", "--nocapture", "--test-threads=1"])
+        .env("PLY_TEST_AS_USER", "1")
+        .current_dir("/")
+        .gid(gid)
+        .uid(uid)
+        .output()
+        .unwrap();
+    let said = format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    assert!(ran.status.success(), "as {USER}:\n{said}");
+    assert!(said.contains("1 passed"), "as {USER}, {name} didn't run:\n{said}");
+    if std::env::var_os("PLY_TEST_SHOW").is_some() {
+        println!("{said}");
+    }
+    false
+}
+
+fn user() -> (u32, u32) {
+    static MADE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _alone = MADE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let found = || {
+        let passwd = fs::read_to_string("/etc/passwd").unwrap();
+        passwd.lines().find_map(|line| {
+            let fields: Vec<&str> = line.split(':').collect();
+            (fields[0] == USER).then(|| (fields[2].parse().unwrap(), fields[3].parse().unwrap()))
+        })
+    };
+    let run = |program: &str, arguments: &[&str]| {
+        let done = Command::new(program).args(arguments).output().unwrap();
+        // Another test program may have been faster.
+        assert!(done.status.success() || found().is_some(), "{program}: {done:?}");
+    };
+    let id = found().unwrap_or_else(|| {
+        run("useradd", &["--create-home", "--shell", "/bin/sh", USER]);
+        found().unwrap()
+    });
+    for file in ["/etc/subuid", "/etc/subgid"] {
+        let text = fs::read_to_string(file).unwrap_or_default();
+        if !text.lines().any(|line| line.starts_with(&format!("{USER}:"))) {
+            let option = if file.ends_with("uid") { "--add-subuids" } else { "--add-subgids" };
+            run("usermod", &[option, "500000000-500065535", USER]);
+        }
+    }
+    id
+}
