@@ -446,7 +446,8 @@ impl<'r> Job<'r> {
             images.push(Image::open(&package.entry.image).ok()?);
         }
         let layers: Vec<&Manifest> = packages.iter().map(|p| &*p.manifest).collect();
-        let found = entrypoint::problem(&self.manifest, self.request.arch, &LayerStack::new(images), &layers);
+        let stack = LayerStack::new(images);
+        let found = entrypoint::problem(&self.manifest, self.request.arch, &stack, &layers, true);
         found.ok()?.map(|problem| match problem.hint {
             Some(hint) => format!("{} ({hint})", problem.message),
             None => problem.message,

@@ -213,6 +213,7 @@ fn directory(
             &mut report,
             &Subject { manifest: &bare, arch, layers: subject.layers.clone() },
             images,
+            false,
         )?;
     }
     if let Some(policy) = policy {
@@ -236,10 +237,11 @@ fn entrypoint_finding(
     report: &mut CheckReport,
     subject: &Subject<'_>,
     images: Vec<Image>,
+    app_on_top: bool,
 ) -> Result<(), BuildError> {
     let layers: Vec<&Manifest> = subject.layers.iter().map(|m| &**m).collect();
     let stack = LayerStack::new(images);
-    if let Some(problem) = entrypoint::problem(subject.manifest, subject.arch, &stack, &layers)? {
+    if let Some(problem) = entrypoint::problem(subject.manifest, subject.arch, &stack, &layers, app_on_top)? {
         report.error("entrypoint", problem.message, problem.hint);
     }
     Ok(())

@@ -25,16 +25,17 @@ pub(crate) struct Problem {
     pub(crate) hint: Option<String>,
 }
 
-/// What keeps the entrypoint of `manifest` from starting in `stack`, which has the app on top. `layers` are the
-/// manifests of the packages below it, in layer order.
+/// What keeps the entrypoint of `manifest` from starting in `stack`. `layers` are the manifests of the packages in
+/// it, in layer order; `app_on_top` says whether the app's own image is in the stack, on top.
 pub(crate) fn problem(
     manifest: &Manifest,
     arch: Arch,
     stack: &LayerStack,
     layers: &[&Manifest],
+    app_on_top: bool,
 ) -> Result<Option<Problem>, ImageError> {
     let Some(entrypoint) = &manifest.run.entrypoint else { return Ok(None) };
-    let look = Look { manifest, arch, stack, dirs: program_dirs(manifest, layers) };
+    let look = Look { manifest, arch, stack, app_on_top, dirs: program_dirs(manifest, layers) };
     match entrypoint {
         Entrypoint::Shell(_) if look.stack.stat("/bin/sh")?.is_none() => Ok(Some(Problem {
             message: "the entrypoint is a text for /bin/sh, which is not in the image".to_owned(),
@@ -63,6 +64,7 @@ struct Look<'a> {
     manifest: &'a Manifest,
     arch: Arch,
     stack: &'a LayerStack,
+    app_on_top: bool,
     dirs: Vec<PathBuf>,
 }
 
@@ -155,7 +157,7 @@ impl Look<'_> {
     /// What is wrong with the program itself. Only the app's own is looked into: packages are used by many.
     fn program(&self, shown: &str, path: &Path) -> Result<Option<Problem>, ImageError> {
         let Some(found) = self.stack.resolve(path)? else { return Ok(None) };
-        if found.layer != 0 || found.stat.size > LOOK {
+        if !self.app_on_top || found.layer != 0 || found.stat.size > LOOK {
             return Ok(None);
         }
         let Some(data) = self.stack.read(&found.path, LOOK)? else { return Ok(None) };

@@ -48,7 +48,7 @@ fn said(run: &str, files: &[(&str, &[u8])]) -> String {
     let files: Vec<(String, &[u8])> = files.iter().map(|(p, c)| (format!("opt/shop/{p}"), *c)).collect();
     let files: Vec<(&str, &[u8])> = files.iter().map(|(p, c)| (p.as_str(), *c)).collect();
     let stack = LayerStack::new(vec![image(temp.path(), "app", &files), image(temp.path(), "rest", &layers)]);
-    match problem(&manifest, Arch::X64, &stack, &[&node]).unwrap() {
+    match problem(&manifest, Arch::X64, &stack, &[&node], true).unwrap() {
         None => "well".to_owned(),
         Some(Problem { message, hint: None }) => message,
         Some(Problem { message, hint: Some(hint) }) => format!("{message} / {hint}"),

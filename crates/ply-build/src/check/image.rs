@@ -92,7 +92,7 @@ pub(super) fn check(
     let subject = Subject { manifest: &manifest, arch, layers };
     if manifest.kind() == Kind::App {
         report.checks("entrypoint");
-        entrypoint_finding(&mut report, &subject, images)?;
+        entrypoint_finding(&mut report, &subject, images, true)?;
     }
     if let Some(policy) = policy {
         policy::check(&mut report, &subject, policy);
