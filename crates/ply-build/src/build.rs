@@ -8,8 +8,10 @@ use crate::record::{self, Known, Record};
 use crate::ship::addons::{self, Addon, AddonTarget};
 use crate::ship::{self, Decision, EntryKind, Include, Rules};
 use crate::walk::{Listing, Stat, full, walk};
-use crate::{BuildError, atomic};
-use ply_image::{Attr, Dirs, LEVEL_BUILD, Origin, PackOptions, ScanOptions, Source, Store, Tree, pack};
+use crate::{BuildError, atomic, entrypoint};
+use ply_image::{
+    Attr, Dirs, Image, LEVEL_BUILD, LayerStack, Origin, PackOptions, ScanOptions, Source, Store, Tree, pack,
+};
 use ply_manifest::{Arch, Composition, Diagnostic, Digest, Document, ImageName, Kind, Lock, Manifest};
 use ply_source::{Fetcher, Mode, Resolved};
 use sha2::{Digest as _, Sha256};
@@ -205,6 +207,7 @@ impl<'r> Job<'r> {
 
         let embedded = self.embedded_lock(&lock);
         let made = self.pack_or_skip(&listing, &decision, embedded.as_deref())?;
+        self.notices.extend(self.entrypoint_notice(&made, &packages));
         Ok(Built {
             shipped: shipped(&listing, &decision, !rules.include.is_empty()),
             image: self.image,
@@ -433,6 +436,22 @@ impl<'r> Job<'r> {
         let unchanged = earlier.output == Some(stat) && record::is_settled(&stat, earlier.hashed_ns);
         let same = unchanged || record::digest_of(target).is_ok_and(|d| d == digest);
         same.then(|| Made { digest, path: target.clone(), bytes: stat.size, skipped: true })
+    }
+
+    /// What keeps the entrypoint from starting. A run would refuse; a build says it, since the image may be meant for
+    /// another day.
+    fn entrypoint_notice(&self, made: &Made, packages: &[Resolved]) -> Option<String> {
+        let mut images = vec![Image::open(&made.path).ok()?];
+        for package in packages {
+            images.push(Image::open(&package.entry.image).ok()?);
+        }
+        let layers: Vec<&Manifest> = packages.iter().map(|p| &*p.manifest).collect();
+        let stack = LayerStack::new(images);
+        let found = entrypoint::problem(&self.manifest, self.request.arch, &stack, &layers, true);
+        found.ok()?.map(|problem| match problem.hint {
+            Some(hint) => format!("{} ({hint})", problem.message),
+            None => problem.message,
+        })
     }
 
     fn tree(&self, listing: &Listing, decision: &Decision, lock: Option<&str>) -> Result<Tree, BuildError> {

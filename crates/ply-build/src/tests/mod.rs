@@ -2,25 +2,27 @@
 
 use crate::*;
 use ply_image::{Dirs, Image, Store};
-use ply_manifest::Digest;
-use ply_source::{FetchOptions, Fetcher};
+use ply_manifest::{Arch, Digest};
+use ply_source::{DefaultSource, FetchOptions, Fetcher};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+pub(crate) mod graph;
+
 /// A directory to build, and a world of its own around it.
-struct World {
-    temp: tempfile::TempDir,
+pub(crate) struct World {
+    pub(crate) temp: tempfile::TempDir,
 }
 
 impl World {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let world = Self { temp: tempfile::tempdir().unwrap() };
         fs::create_dir(world.dir()).unwrap();
         world
     }
 
-    fn app(files: &[(&str, &str)]) -> Self {
+    pub(crate) fn app(files: &[(&str, &str)]) -> Self {
         let world = Self::new();
         world.write(
             "ply.toml",
@@ -32,34 +34,83 @@ impl World {
         world
     }
 
-    fn dir(&self) -> PathBuf {
+    pub(crate) fn dir(&self) -> PathBuf {
         self.temp.path().join("shop")
     }
 
-    fn dirs(&self) -> Dirs {
+    pub(crate) fn dirs(&self) -> Dirs {
         let sub = |name: &str| self.temp.path().join(name);
         Dirs { data: sub("data"), run: sub("run"), config: sub("config") }
     }
 
-    fn write(&self, path: &str, content: &str) {
+    pub(crate) fn write(&self, path: &str, content: &str) {
         let full = self.dir().join(path);
         fs::create_dir_all(full.parent().unwrap()).unwrap();
         fs::write(full, content).unwrap();
     }
 
-    fn request(&self) -> BuildRequest {
+    pub(crate) fn request(&self) -> BuildRequest {
         BuildRequest::new(self.dir(), self.dirs())
     }
 
-    fn build(&self) -> Result<Built, BuildError> {
+    pub(crate) fn build(&self) -> Result<Built, BuildError> {
         self.build_as(&self.request())
     }
 
-    fn build_as(&self, request: &BuildRequest) -> Result<Built, BuildError> {
-        build(request, &fetcher(&self.dirs()))
+    pub(crate) fn build_as(&self, request: &BuildRequest) -> Result<Built, BuildError> {
+        build(request, &self.fetcher())
     }
 
-    fn names(&self) -> Vec<String> {
+    /// Over a folder as registry, for this host.
+    pub(crate) fn fetcher(&self) -> Fetcher {
+        Fetcher::new(self.fetch_options())
+    }
+
+    pub(crate) fn fetch_options(&self) -> FetchOptions {
+        let dirs = self.dirs();
+        let mut options = FetchOptions::new(Store::open(&dirs).unwrap(), &dirs).unwrap();
+        let registry = format!("file://{}/{{package}}", self.registry().display());
+        options.default_source = DefaultSource::choose(Some(&registry), &dirs).unwrap();
+        options
+    }
+
+    pub(crate) fn registry(&self) -> PathBuf {
+        self.temp.path().join("registry")
+    }
+
+    /// Publishes a package for `arch` into the registry: its manifest without the header, and its files.
+    pub(crate) fn publish(
+        &self,
+        name: &str,
+        version: &str,
+        arch: Arch,
+        rest: &str,
+        files: &[(&str, &str)],
+    ) -> PathBuf {
+        let from = self.temp.path().join(format!("from-{name}-{version}-{arch}"));
+        fs::create_dir(&from).unwrap();
+        fs::write(
+            from.join("ply.toml"),
+            format!("[package]\nname=\"{name}\"\nversion=\"{version}\"\n{rest}\n"),
+        )
+        .unwrap();
+        for (path, content) in files {
+            let (path, mode) = path.strip_suffix('*').map_or((*path, 0o644), |p| (p, 0o755));
+            let full = from.join(path);
+            fs::create_dir_all(full.parent().unwrap()).unwrap();
+            fs::write(&full, content).unwrap();
+            fs::set_permissions(&full, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let to = self.registry().join(name);
+        fs::create_dir_all(&to).unwrap();
+        let mut options = self.fetch_options();
+        options.arch = arch;
+        let mut request = BuildRequest::new(from, self.dirs());
+        (request.arch, request.output) = (arch, Output::File(to));
+        build(&request, &Fetcher::new(options)).unwrap().path
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
         names(&self.dir())
     }
 }
@@ -69,10 +120,6 @@ fn names(dir: &Path) -> Vec<String> {
         dir.read_dir().unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
-}
-
-fn fetcher(dirs: &Dirs) -> Fetcher {
-    Fetcher::new(FetchOptions::new(Default::default(), dirs).unwrap())
 }
 
 /// The names in a folder of an image.
@@ -297,7 +344,7 @@ fn refusals_say_what_was_found_and_what_to_do() {
             w.write("node_modules/bcrypt/package.json", "{}");
             fs::write(w.dir().join("node_modules/bcrypt/bcrypt.node"), mac).unwrap();
         })
-        .replace(ply_manifest::Arch::HOST.as_str(), "ARCH")
+        .replace(Arch::HOST.as_str(), "ARCH")
     );
     insta::assert_snapshot!("lock", refuse(&|w| w.write("ply.lock", "version = 99\n")));
 }
