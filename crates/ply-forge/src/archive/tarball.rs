@@ -47,10 +47,9 @@ pub(crate) fn unpack(
         let shown = || String::from_utf8_lossy(&raw).escape_debug().to_string();
         let name = clean(&raw).map_err(|why| format!("its entry \"{}\" {why}", shown()))?;
         let header = entry.header();
+        // npm's tarballs leave the owner blank.
         let number = |n: std::io::Result<u64>| {
-            n.ok()
-                .and_then(|n| u32::try_from(n).ok())
-                .ok_or_else(|| format!("\"{}\" has an owner beyond 32 bits", shown()))
+            u32::try_from(n.unwrap_or(0)).map_err(|_| format!("\"{}\" has an owner beyond 32 bits", shown()))
         };
         let mode = header.mode().map_err(|e| format!("\"{}\": {e}", shown()))? & 0o7777;
         let meta = Meta { mode, uid: number(header.uid())?, gid: number(header.gid())? };
