@@ -32,8 +32,12 @@ impl Lease {
         make_dir(&dir)?;
         let _guard = LockFile::wait(&dir.join("lock"))?;
         let wanted = place(name);
+        let delegated = delegated();
         for step in 0..RANGES {
             let start = FIRST + (wanted + step) % RANGES * RANGE;
+            if delegated.iter().any(|(first, count)| *first < start + RANGE && start < first.saturating_add(*count)) {
+                continue;
+            }
             let path = dir.join(start.to_string());
             let failed = |why: std::io::Error| RunError::Io { what: "can't lease ids", path: path.clone(), why };
             let file = OpenOptions::new()
@@ -75,6 +79,16 @@ impl Drop for Lease {
         let _ = std::fs::remove_file(self.path.with_extension("app"));
         let _ = std::fs::remove_file(&self.path);
     }
+}
+
+/// What an administrator gave to users: their rootless apps' ids are nobody else's (subuid(5)).
+fn delegated() -> Vec<(u32, u32)> {
+    let files = ["/etc/subuid", "/etc/subgid"].map(|f| std::fs::read_to_string(f).unwrap_or_default());
+    let parse = |line: &str| {
+        let mut fields = line.split(':').skip(1);
+        Some((fields.next()?.trim().parse().ok()?, fields.next()?.trim().parse().ok()?))
+    };
+    files.iter().flat_map(|text| text.lines()).filter_map(parse).collect()
 }
 
 /// The place of a name in the pool (FNV-1a, 32 bits).
