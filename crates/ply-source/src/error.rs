@@ -384,9 +384,25 @@ pub enum SourceError {
         /// The reason.
         error: io::Error,
     },
+    /// What came is no image of ply.
+    #[error("{place} gives no image: {why}")]
+    NoImage {
+        /// Where it came from.
+        place: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// The bytes can't be kept.
+    #[error("{what} can't be written: {error}")]
+    Write {
+        /// The file.
+        what: String,
+        /// The reason.
+        error: io::Error,
+    },
     /// The store refuses.
-    #[error("{0}")]
-    Store(String),
+    #[error(transparent)]
+    Store(#[from] ply_image::ImageError),
 }
 
 /// The lines of a conflict, each who asks for what.
