@@ -11,8 +11,6 @@ use ply_image::Dirs;
 use ply_sandbox::Stdio;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::task::spawn_local;
 
 /// Runs `argv` in an instance (the first one that runs, where no slot is named) and gives its exit code.
@@ -72,12 +70,9 @@ async fn watch(target: &ply_sandbox::ExecTarget, argv: &[String], terminal: bool
         (process, None, None)
     };
 
-    let ended = AsyncFd::with_interest(
-        rustix::io::fcntl_dupfd_cloexec(process.pidfd(), 3).map_err(|e| failed(e.into()))?,
-        Interest::READABLE,
-    )
-    .map_err(failed)?;
-    let came = AsyncFd::with_interest(signals.descriptor().map_err(failed)?, Interest::READABLE).map_err(failed)?;
+    let pidfd = rustix::io::fcntl_dupfd_cloexec(process.pidfd(), 3).map_err(|e| failed(e.into()))?;
+    let ended = pump::watched(pidfd).map_err(failed)?;
+    let came = pump::watched(signals.descriptor().map_err(failed)?).map_err(failed)?;
     let code = loop {
         tokio::select! {
             _ = ended.readable() => {

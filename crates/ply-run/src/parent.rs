@@ -19,8 +19,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{JoinHandle, spawn_local};
 
@@ -218,7 +216,7 @@ fn exit_code(codes: &[i32], asked: bool, stop_signal: i32) -> u8 {
 
 /// Calls `each` whenever the descriptor has something to read, until it says no.
 fn when_readable(fd: OwnedFd, mut each: impl FnMut() -> bool + 'static) -> std::io::Result<()> {
-    let fd = AsyncFd::with_interest(fd, Interest::READABLE)?;
+    let fd = pump::watched(fd)?;
     spawn_local(async move {
         // Edge by edge: whoever hears of it reads until nothing is left.
         while let Ok(mut guard) = fd.readable().await {
@@ -262,9 +260,6 @@ fn start(
     crate::state::save(&ready.dirs, &state)?;
     let launched = launch(ready, slot, streams, me);
     let (mut instance, ends) = launched.inspect_err(|_| crate::state::forget(&ready.dirs, plan.name.as_str(), slot))?;
-    for notice in instance.notices() {
-        (pool.say)(notice);
-    }
     let failed = |why: std::io::Error| RunError::plain(format!("{}.{slot} can't be watched: {why}", plan.name));
     let pidfd = rustix::io::fcntl_dupfd_cloexec(instance.pidfd(), 3).map_err(|e| failed(e.into()))?;
     let tell = send.clone();

@@ -26,8 +26,8 @@ pub fn plan(what: &What, options: &RunOptions, context: &Context) -> Result<Plan
 /// the app runs, nothing of the wire is kept.
 pub fn run(what: &What, options: &RunOptions, context: Context) -> Result<u8, RunError> {
     options.check()?;
-    state::sweep(&context.dirs, &context.cgroup_parent);
     let host = Host::probe(&context.cgroup_parent);
+    state::sweep(&context.dirs, &host, &context.cgroup_parent);
     host.check().map_err(RunError::from_launch)?;
     let (found, plan) = decide(what, options, &context, &host)?;
     for notice in &plan.notices {
