@@ -75,6 +75,29 @@ fn reap(app: i32) {
     }
 }
 
+/// Where the parent's arguments and environment are: what anybody inside could read as `/proc/1/cmdline`, tokens
+/// of a command line included. Looked up once, before any clone.
+pub(crate) fn arguments() -> (usize, usize) {
+    static RANGE: std::sync::OnceLock<(usize, usize)> = std::sync::OnceLock::new();
+    *RANGE.get_or_init(|| {
+        let text = std::fs::read("/proc/self/maps").unwrap_or_default();
+        let line = text.split(|byte| *byte == b'\n').find(|line| line.ends_with(b"[stack]"));
+        line.and_then(Map::parse).map_or((0, 0), |map| (map.start, map.end))
+    })
+}
+
+/// In a child: takes the arguments and the environment out of its memory, before anybody can look.
+pub(crate) fn forget_arguments((start, end): (usize, usize)) {
+    let stack = 0u8;
+    let here = (&raw const stack).addr();
+    if end > start && !(start..end).contains(&here) {
+        // SAFETY: that is the main thread's stack, and this process runs on another one; what was laid out for
+        // it is on the heap.
+        unsafe { libc::syscall(libc::SYS_munmap, start, end - start) };
+    }
+    let _ = rustix::thread::set_name(c"ply-init");
+}
+
 /// Gives back the parent's heap and whatever else was anonymous memory: shared copy-on-write now, it would turn
 /// into init's own, page by page, as the parent goes on writing. Only the stack in use, and the zeroed data of
 /// the program itself, stay.

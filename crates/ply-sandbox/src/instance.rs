@@ -236,7 +236,7 @@ impl Stdio {
         match self {
             Self::Terminal(size) => Ok(Standing { fds: None, size: Some(size) }),
             Self::Fds([a, b, c]) => {
-                let up = |fd| above_standard(&fd).at(Step::Standard);
+                let up = |fd| above_standard(fd).at(Step::Standard);
                 Ok(Standing { fds: Some([up(a)?, up(b)?, up(c)?]), size: None })
             }
         }

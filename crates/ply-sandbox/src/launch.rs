@@ -51,10 +51,10 @@ fn parent(spec: &Spec, context: &LaunchContext<'_>, stdio: Stdio) -> Result<Inst
     // The cgroup first, so that the child is born inside it and nothing ever runs outside of the limits.
     let cgroups = Cgroups::make(context.host, context.cgroup_parent, &spec.id, &spec.limits)?;
     let (ours, theirs) = wire::pair().at(Step::Talk)?;
-    let theirs = above_standard(&theirs).at(Step::Talk)?;
+    let theirs = above_standard(theirs).at(Step::Talk)?;
     // By this the child knows that we live: a process number could be somebody else's by then.
     let guard = rustix::process::pidfd_open(rustix::process::getpid(), rustix::process::PidfdFlags::empty())
-        .and_then(|fd| above_standard(&fd))
+        .and_then(above_standard)
         .at(Step::Parent)?;
 
     let mut flags = libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
@@ -103,7 +103,7 @@ fn parent(spec: &Spec, context: &LaunchContext<'_>, stdio: Stdio) -> Result<Inst
         match received.message {
             None => break,
             Some(Message::Failed(failure)) => return Err(crate::plan::explain(failure, spec)),
-            Some(Message::App) => {
+            Some(Message::App(_)) => {
                 app_id = received.pid.map(|pid| ProcessId { pid, start_time: start_time(pid).unwrap_or(0) });
             }
             Some(Message::Go) => {}
@@ -164,6 +164,7 @@ fn first_process(
     // Nothing of the parent's stays open: not its other instances, not its files (CVE-2016-9962, CVE-2024-21626).
     let [a, b, c] = standing.unwrap_or([socket; 3]);
     sys::close_all_but(&[socket, guard, app.stub(), a, b, c]).at(Step::Descriptors)?;
+    crate::init::forget_arguments(plan.arguments);
     // A signal that comes early waits for init, and modes are as given.
     rights::set_blocked(u64::MAX);
     rustix::process::umask(Mode::empty());
@@ -331,7 +332,7 @@ fn wait_for(socket: RawFd, fds: &mut [Option<OwnedFd>]) -> Result<(), Failure> {
 
 /// The app's process names itself; the kernel adds its number, as the parent sees it.
 pub(crate) fn say_app(socket: RawFd) -> Result<(), Failure> {
-    wire::send(borrow(socket), Message::App, &[]).at(Step::Talk)
+    wire::send(borrow(socket), Message::App(0), &[]).at(Step::Talk)
 }
 
 /// A session keyring of its own: keys aren't namespaced, and the caller's must not be reachable inside.
@@ -448,7 +449,7 @@ fn terminal(plan: &Plan, socket: RawFd, dev: &OwnedFd, pts: &OwnedFd) -> Result<
     let place = beneath(dev, c"console", OFlags::PATH).at(Step::Terminal)?;
     attach(&copy(&node, false).at(Step::Terminal)?, &place).at(Step::Terminal)?;
     wire::send(borrow(socket), Message::Go, &[master.as_fd()]).at(Step::Talk)?;
-    let slave = above_standard(&slave).at(Step::Terminal)?;
+    let slave = above_standard(slave).at(Step::Terminal)?;
     let number = raw(&slave);
     // It stays open until this process has become the app, or init, which closes everything.
     std::mem::forget(slave);

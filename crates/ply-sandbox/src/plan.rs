@@ -33,6 +33,8 @@ pub(crate) struct Plan {
     pub(crate) privileged: bool,
     /// Whether group 5, that of terminals, exists inside.
     pub(crate) tty_group: bool,
+    /// Where the caller's arguments are in memory.
+    pub(crate) arguments: (usize, usize),
     trees: Option<Vec<CString>>,
     owner: (u32, u32),
     size: CString,
@@ -103,6 +105,7 @@ impl Plan {
             init: spec.init,
             privileged: spec.privileged,
             tty_group: has_id(&spec.ids, 5, false),
+            arguments: crate::init::arguments(),
             trees: if rootless { Some(trees?) } else { None },
             owner: match spec.ids {
                 Ids::Leased { start, .. } => (start, start),

@@ -113,7 +113,7 @@ impl App {
             // Without a namespace of its own the count would be over all of the host's processes of the user.
             processes: (!matches!(ids, Ids::Host)).then_some(processes),
             stub: crate::stub::file()
-                .and_then(|file| Ok(crate::rootfs::above_standard(&file)?))
+                .and_then(|file| Ok(crate::rootfs::above_standard(file)?))
                 .map_err(|source| LaunchError::Step { step: Step::Stub, source })?,
         })
         .map(|mut app: Self| {
@@ -167,8 +167,10 @@ impl App {
         let places = [(socket, REPORT_FD), (self.stub(), STUB_FD), (guard.unwrap_or(-1), STUB_FD + 1)];
         let places = &places[..2 + usize::from(guard.is_some())];
         for &(fd, place) in places {
+            // The stub itself closes the report on the app's exec: it needs it until then.
+            let flags = if place == REPORT_FD { 0 } else { libc::O_CLOEXEC };
             // SAFETY: all descriptors that are still needed are 10 or above.
-            check(i64::from(unsafe { libc::dup2(fd, place) })).at(Step::Descriptors)?;
+            check(i64::from(unsafe { libc::dup3(fd, place, flags) })).at(Step::Descriptors)?;
         }
         sys::close_range((STUB_FD + places.len() as i32 - 1) as u32, u32::MAX, 0).at(Step::Descriptors)?;
         default_signals();

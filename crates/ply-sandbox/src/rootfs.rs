@@ -90,8 +90,8 @@ pub(crate) fn overlay(wanted: &Overlay<'_>) -> Result<OwnedFd, Failure> {
 }
 
 /// Gives descriptors numbers that stay clear of 0, 1, 2 and of the two that the stub uses.
-pub(crate) fn above_standard(fd: &OwnedFd) -> Sys<OwnedFd> {
-    rustix::io::fcntl_dupfd_cloexec(fd, 10)
+pub(crate) fn above_standard(fd: OwnedFd) -> Sys<OwnedFd> {
+    rustix::io::fcntl_dupfd_cloexec(&fd, 10)
 }
 
 /// An errno that a caller can be told about a descriptor that isn't what it should be.

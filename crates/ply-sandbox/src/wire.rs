@@ -21,8 +21,8 @@ const SPACE: usize = rustix::cmsg_space!(ScmRights(253), ScmCredentials(1));
 pub(crate) enum Message {
     /// Parent to child: go on. Child to parent: here are descriptors.
     Go,
-    /// From the app's process, just before it becomes the app; the kernel adds who sent it.
-    App,
+    /// The app's process has this number; with 0 it is the sender itself, whose number the kernel adds.
+    App(i32),
     /// A step failed.
     Failed(Failure),
 }
@@ -61,7 +61,10 @@ impl Message {
         let mut record = [0; RECORD];
         match self {
             Self::Go => record[0] = 1,
-            Self::App => record[0] = 2,
+            Self::App(pid) => {
+                record[0] = 2;
+                record[8..].copy_from_slice(&pid.to_ne_bytes());
+            }
             Self::Failed(failure) => {
                 record[0] = 3;
                 record[1] = failure.step as u8;
@@ -73,17 +76,16 @@ impl Message {
     }
 
     fn decode(record: [u8; RECORD]) -> Option<Self> {
-        match record[0] {
+        let [kind, step, _, _, a, b, c, d, e, f, g, h] = record;
+        let number = i32::from_ne_bytes([e, f, g, h]);
+        match kind {
             1 => Some(Self::Go),
-            2 => Some(Self::App),
-            3 => {
-                let [_, step, _, _, a, b, c, d, e, f, g, h] = record;
-                Some(Self::Failed(Failure {
-                    step: Step::from_byte(step)?,
-                    index: u32::from_ne_bytes([a, b, c, d]),
-                    errno: i32::from_ne_bytes([e, f, g, h]),
-                }))
-            }
+            2 => Some(Self::App(number)),
+            3 => Some(Self::Failed(Failure {
+                step: Step::from_byte(step)?,
+                index: u32::from_ne_bytes([a, b, c, d]),
+                errno: number,
+            })),
             _ => None,
         }
     }
@@ -114,8 +116,6 @@ pub(crate) struct Received {
     pub(crate) message: Option<Message>,
     /// The sender's number as seen from here.
     pub(crate) pid: Option<i32>,
-    /// How many descriptors came.
-    pub(crate) fds: usize,
 }
 
 /// Receives a message. Descriptors are handed to `take`, one by one. Nothing is allocated here.
@@ -127,7 +127,7 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, mut take: impl FnMut(usize, OwnedF
         match recvmsg(socket, &mut [IoSliceMut::new(&mut record)], &mut control, RecvFlags::CMSG_CLOEXEC) {
             Err(Errno::INTR) => {}
             // A peer that died with bytes unread resets the pair: to us it is gone.
-            Err(Errno::CONNRESET) => return Ok(Received { message: None, pid: None, fds: 0 }),
+            Err(Errno::CONNRESET) => return Ok(Received { message: None, pid: None }),
             other => break other?.bytes,
         }
     };
@@ -145,7 +145,7 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, mut take: impl FnMut(usize, OwnedF
         }
     }
     let message = if got == RECORD { Message::decode(record) } else { None };
-    Ok(Received { message, pid, fds })
+    Ok(Received { message, pid })
 }
 
 /// Tells the launcher what failed and ends this process. For children only.

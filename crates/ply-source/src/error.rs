@@ -487,11 +487,24 @@ impl SourceError {
         }
     }
 
-    /// Whether no source could be reached at all, so that what the store holds is worth a try.
+    /// Whether the server could not be reached, so that asking it for something else is in vain.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        use SourceError::{Connection, NoAddress, PlainHttp, Stalled, Tls};
+        matches!(self, NoAddress { .. } | Connection { .. } | Stalled { .. } | Tls { .. } | PlainHttp { .. })
+    }
+
+    /// Whether the source could not be asked, so that what the store holds is worth a try: nobody answers, the server is in
+    /// trouble, a folder is away.
     pub fn is_offline(&self) -> bool {
-        matches!(
-            self,
-            Self::NoAddress { .. } | Self::Connection { .. } | Self::Stalled { .. } | Self::TooMany { .. }
-        ) || matches!(self, Self::Status { status, .. } if *status >= 500)
+        match self {
+            Self::NoAddress { .. }
+            | Self::Connection { .. }
+            | Self::Stalled { .. }
+            | Self::TooMany { .. }
+            | Self::BrokenOff { .. }
+            | Self::Read { .. } => true,
+            Self::Status { status, .. } => *status >= 500,
+            _ => false,
+        }
     }
 }

@@ -32,7 +32,7 @@ impl Fetcher {
         if expected.is_some() {
             let origin = source.to_string();
             return match self.fetch(&place, &place, &origin, image, expected) {
-                Err(missing @ SourceError::NotThere { .. }) => match self.said(source, owner, image).src {
+                Err(missing @ SourceError::NotThere { .. }) => match self.said(source, owner, image)?.src {
                     Some(src) => self.fetch(&elsewhere(&place, src)?, &place, &origin, image, expected),
                     None => Err(missing),
                 },
@@ -42,7 +42,7 @@ impl Fetcher {
         if let Some(entry) = self.fetched_before(&place, image)? {
             return Ok(entry);
         }
-        let said = self.said(source, owner, image);
+        let said = self.said(source, owner, image)?;
         let at = match said.src {
             Some(src) => elsewhere(&place, src)?,
             None => place.clone(),

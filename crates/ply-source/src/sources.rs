@@ -66,17 +66,23 @@ impl Fetcher {
         Ok(catalog)
     }
 
-    /// What the catalog says of an image, if anything. A catalog that can't be read is one that says nothing, with a notice:
-    /// a fetch doesn't need one.
-    pub(crate) fn said(&self, source: &SourceSpec, owner: &Owner, image: &ImageName) -> Said {
+    /// What the catalog says of an image, if anything. A catalog that can't be understood or is refused says nothing, with a notice: a
+    /// fetch doesn't need one. A source that can't be reached is an error: its image could not be either.
+    pub(crate) fn said(
+        &self,
+        source: &SourceSpec,
+        owner: &Owner,
+        image: &ImageName,
+    ) -> Result<Said, SourceError> {
         match self.catalog(source, owner) {
-            Ok(catalog) => catalog.and_then(|c| catalog::says(&c, owner, image)).unwrap_or_default(),
+            Ok(catalog) => Ok(catalog.and_then(|c| catalog::says(&c, owner, image)).unwrap_or_default()),
+            Err(error) if error.is_unreachable() => Err(error),
             Err(error) => {
                 self.options().progress.notice(&format!("the catalog of {source} is not used: {error}"));
                 if let Some(place) = Place::catalog(source, owner) {
                     remember(&self.known.catalogs, &place, None);
                 }
-                Said::default()
+                Ok(Said::default())
             }
         }
     }
