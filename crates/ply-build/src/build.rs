@@ -8,8 +8,10 @@ use crate::record::{self, Known, Record};
 use crate::ship::addons::{self, Addon, AddonTarget};
 use crate::ship::{self, Decision, EntryKind, Include, Rules};
 use crate::walk::{Listing, Stat, full, walk};
-use crate::{BuildError, atomic};
-use ply_image::{Attr, Dirs, LEVEL_BUILD, PackOptions, Packed, ScanOptions, Source, Tree, pack};
+use crate::{BuildError, atomic, entrypoint};
+use ply_image::{
+    Attr, Dirs, Image, LEVEL_BUILD, LayerStack, Origin, PackOptions, ScanOptions, Source, Store, Tree, pack,
+};
 use ply_manifest::{Arch, Composition, Diagnostic, Digest, Document, ImageName, Kind, Lock, Manifest};
 use ply_source::{Fetcher, Mode, Resolved};
 use sha2::{Digest as _, Sha256};
@@ -204,7 +206,8 @@ impl<'r> Job<'r> {
         self.refuse_foreign_addons(&listing, &decision, &packages)?;
 
         let embedded = self.embedded_lock(&lock);
-        let made = self.pack_or_skip(&listing, &decision, embedded.as_deref(), fetcher)?;
+        let made = self.pack_or_skip(&listing, &decision, embedded.as_deref())?;
+        self.notices.extend(self.entrypoint_notice(&made, &packages));
         Ok(Built {
             shipped: shipped(&listing, &decision, !rules.include.is_empty()),
             image: self.image,
@@ -327,7 +330,6 @@ impl<'r> Job<'r> {
         listing: &Listing,
         decision: &Decision,
         lock: Option<&str>,
-        fetcher: &Fetcher,
     ) -> Result<Made, BuildError> {
         let record_path = self.record.with_extension("record");
         let earlier = Record::read(&record_path);
@@ -336,7 +338,7 @@ impl<'r> Job<'r> {
         let (fingerprint, files, hashed_ns) = self.fingerprint(listing, decision, lock, earlier.as_ref())?;
         if skippable
             && let Some(earlier) = earlier.filter(|r| r.fingerprint == fingerprint)
-            && let Some(made) = self.made_before(&earlier, fetcher)
+            && let Some(made) = self.made_before(&earlier)
         {
             let output = self.target.as_ref().and_then(|t| t.metadata().ok()).map(|m| Stat::of(&m));
             let again = Record { output, hashed_ns, files, ..earlier.clone() };
@@ -346,7 +348,7 @@ impl<'r> Job<'r> {
             return Ok(made);
         }
         let tree = self.tree(listing, decision, lock)?;
-        let made = self.pack(&tree, fetcher)?;
+        let made = self.pack(&tree)?;
         // A file that changed since it was hashed was packed as it is now: then nothing is remembered.
         let still = decision.ships.iter().all(|n| {
             let path = full(&self.request.dir, &listing.entries[*n].path);
@@ -424,20 +426,32 @@ impl<'r> Job<'r> {
     }
 
     /// The image of an earlier build, where it is still there and still those bytes.
-    fn made_before(&self, earlier: &Record, fetcher: &Fetcher) -> Option<Made> {
+    fn made_before(&self, earlier: &Record) -> Option<Made> {
         let digest = earlier.image;
         let Some(target) = &self.target else {
-            return self.in_store(digest, fetcher).map(|(path, bytes)| Made {
-                digest,
-                path,
-                bytes,
-                skipped: true,
-            });
+            let entry = Store::open(&self.request.dirs).ok()?.get(&digest).ok()??;
+            return Some(Made { digest, path: entry.image, bytes: entry.bytes, skipped: true });
         };
         let stat = Stat::of(&target.symlink_metadata().ok().filter(|m| m.is_file())?);
         let unchanged = earlier.output == Some(stat) && record::is_settled(&stat, earlier.hashed_ns);
         let same = unchanged || record::digest_of(target).is_ok_and(|d| d == digest);
         same.then(|| Made { digest, path: target.clone(), bytes: stat.size, skipped: true })
+    }
+
+    /// What keeps the entrypoint from starting. A run would refuse; a build says it, since the image may be meant for
+    /// another day.
+    fn entrypoint_notice(&self, made: &Made, packages: &[Resolved]) -> Option<String> {
+        let mut images = vec![Image::open(&made.path).ok()?];
+        for package in packages {
+            images.push(Image::open(&package.entry.image).ok()?);
+        }
+        let layers: Vec<&Manifest> = packages.iter().map(|p| &*p.manifest).collect();
+        let stack = LayerStack::new(images);
+        let found = entrypoint::problem(&self.manifest, self.request.arch, &stack, &layers, true);
+        found.ok()?.map(|problem| match problem.hint {
+            Some(hint) => format!("{} ({hint})", problem.message),
+            None => problem.message,
+        })
     }
 
     fn tree(&self, listing: &Listing, decision: &Decision, lock: Option<&str>) -> Result<Tree, BuildError> {
@@ -474,43 +488,28 @@ impl<'r> Job<'r> {
         }
     }
 
-    fn pack(&self, tree: &Tree, fetcher: &Fetcher) -> Result<Made, BuildError> {
-        let folder = match &self.target {
-            Some(target) => parent(target).to_owned(),
-            None => self.request.dirs.data.join("builds"),
-        };
-        if self.target.is_none() {
-            std::fs::create_dir_all(&folder).map_err(|e| BuildError::io("create", &folder, e))?;
-            atomic::sweep(&folder);
-        }
+    fn pack(&self, tree: &Tree) -> Result<Made, BuildError> {
         let options = PackOptions {
             level: LEVEL_BUILD,
             threads: self.request.threads,
             epoch: self.request.epoch,
             keep_owners: self.manifest.kind() == Kind::Base,
         };
-        let mut pending = atomic::Pending::create(&folder)?;
-        let packed = pack(tree, &options, pending.file())?;
-        let path = match &self.target {
-            Some(target) => {
-                pending.place(target)?;
-                target.clone()
-            }
-            None => self.into_store(&pending, &packed, fetcher)?,
+        let Some(target) = &self.target else {
+            let store = Store::open(&self.request.dirs)?;
+            let origin = Origin { source: None, image: self.image.clone() };
+            let (entry, packed) = store.pack(tree, &options, origin)?;
+            return Ok(Made {
+                digest: packed.digest,
+                path: entry.image,
+                bytes: packed.bytes,
+                skipped: false,
+            });
         };
-        Ok(Made { digest: packed.digest, path, bytes: packed.bytes, skipped: false })
-    }
-}
-
-/// The store's side, until the store is there.
-impl Job<'_> {
-    fn in_store(&self, _: Digest, _: &Fetcher) -> Option<(PathBuf, u64)> {
-        None
-    }
-
-    fn into_store(&self, pending: &atomic::Pending, _: &Packed, _: &Fetcher) -> Result<PathBuf, BuildError> {
-        let error = std::io::ErrorKind::Unsupported.into();
-        Err(BuildError::io("write", pending.path(), error))
+        let mut pending = atomic::Pending::create(parent(target))?;
+        let packed = pack(tree, &options, pending.file())?;
+        pending.place(target)?;
+        Ok(Made { digest: packed.digest, path: target.clone(), bytes: packed.bytes, skipped: false })
     }
 }
 

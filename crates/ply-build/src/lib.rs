@@ -11,6 +11,7 @@ pub mod check;
 pub mod detect;
 pub mod edit;
 mod elf;
+mod entrypoint;
 mod error;
 pub mod inspect;
 mod record;
@@ -18,11 +19,11 @@ pub mod ship;
 mod walk;
 
 pub use build::{BuildRequest, Built, Output, Shipped, build};
-pub use check::{CheckReport, Finding, Level};
+pub use check::{CheckReport, Finding, Level, check};
 pub use detect::{Detected, Stack, detect, init_manifest};
 pub use edit::{Addition, EditError, Edited, add_dependency, default_range, set_range};
 pub use error::BuildError;
-pub use inspect::Inspection;
+pub use inspect::{Inspection, inspect_entry, inspect_path};
 pub use record::sweep_records;
 
 #[cfg(test)]

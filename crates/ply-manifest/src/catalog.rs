@@ -5,6 +5,7 @@
 //! this ply doesn't know are ignored. What has the right type and still is no package, no version or no
 //! digest is left out and told of: one bad entry must not hide the others.
 
+use crate::diagnostic::floor_boundary;
 use crate::{Arch, Diagnostic, Diagnostics, Digest, ImageName, Owner, PackageName, Place, Version};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
@@ -268,6 +269,13 @@ impl fmt::Display for Index {
     }
 }
 
+/// A place as serde_json counts it (lines from 1, bytes from 1) in characters.
+fn place(text: &str, line: usize, column: usize) -> Place {
+    let text = text.split('\n').nth(line - 1).unwrap_or("");
+    let before = floor_boundary(text, column.saturating_sub(1));
+    Place { line, column: text[..before].chars().count() + 1 }
+}
+
 /// JSON that begins with `first`: serde would take an array where a struct is meant.
 fn json<T: serde::de::DeserializeOwned>(
     text: &str,
@@ -287,7 +295,7 @@ fn json<T: serde::de::DeserializeOwned>(
     serde_json::from_str(text).map_err(|error| {
         let whole = error.to_string();
         let said = whole.rsplit_once(" at line ").map_or(whole.as_str(), |(said, _)| said);
-        let place = (error.line() > 0).then(|| Place { line: error.line(), column: error.column().max(1) });
+        let place = (error.line() > 0).then(|| place(text, error.line(), error.column()));
         fault(place, said.to_owned())
     })
 }

@@ -150,7 +150,7 @@ fn check_names(
                 "write {param} for a param of this package",
             );
         } else {
-            let known = declared.keys().map(String::as_str).chain(BUILT_IN);
+            let known = BUILT_IN.into_iter().chain(declared.keys().map(String::as_str));
             let hint = match faults.near(hole, known) {
                 Some(near) => format!("did you mean {{{near}}}?"),
                 None => format!("declare it in [run.params], or write {{{{{hole}}}}} for literal text"),

@@ -209,7 +209,10 @@ impl FromStr for Signal {
         let realtime = || {
             let offset: i32 = match name.strip_prefix("RTMIN")? {
                 "" => 0,
-                plus => plus.strip_prefix('+')?.parse().ok()?,
+                plus => {
+                    let digits = plus.strip_prefix('+')?;
+                    digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())??
+                }
             };
             (0..=Self::RTMAX - Self::RTMIN).contains(&offset).then_some(Self::RTMIN + offset)
         };

@@ -4,8 +4,9 @@
 //! A reader takes the keys that it knows out of a [`Section`]; what is left at the end is unknown, and the
 //! nearest key that was asked for is the hint. Nothing here knows a manifest.
 
-use crate::noun::NounError;
-use crate::{Diagnostic, Diagnostics, Place, nearest};
+use crate::diagnostic::floor_boundary;
+use crate::noun::{NounError, elide};
+use crate::{Diagnostic, Diagnostics, Place, depth, nearest};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::ops::Range;
@@ -44,8 +45,8 @@ impl<'t> Faults<'t> {
             return;
         }
         let offset = span.map(|s| s.start);
-        let diagnostic =
-            Diagnostic { file: self.file.to_owned(), place: None, message: message.into(), hint };
+        let (message, hint) = (elide(message.into()), hint.map(elide));
+        let diagnostic = Diagnostic { file: self.file.to_owned(), place: None, message, hint };
         self.found.push((offset, diagnostic));
     }
 
@@ -69,14 +70,14 @@ impl<'t> Faults<'t> {
         self.add(Some(span), error.message, error.hint);
     }
 
-    /// The nearest candidate, unless so much is wrong already that nobody will read it: each search costs
-    /// the number of candidates, and a file may hold many of both.
+    /// The nearest of the first thousand candidates, unless so much is wrong already that nobody will read
+    /// it: each search costs the number of candidates, and a file may hold many of both.
     pub(crate) fn near<'c>(
         &self,
         word: &str,
         candidates: impl IntoIterator<Item = &'c str>,
     ) -> Option<&'c str> {
-        if self.found.len() < MOST_FAULTS { nearest(word, candidates) } else { None }
+        if self.found.len() < MOST_FAULTS { nearest(word, candidates.into_iter().take(1_000)) } else { None }
     }
 
     /// How many were found so far.
@@ -102,10 +103,7 @@ impl<'t> Faults<'t> {
         let starts: Vec<usize> =
             std::iter::once(0).chain(self.text.match_indices('\n').map(|(n, _)| n + 1)).collect();
         let place = |offset: usize| {
-            let mut end = offset.min(self.text.len());
-            while !self.text.is_char_boundary(end) {
-                end -= 1;
-            }
+            let end = floor_boundary(self.text, offset);
             let line = starts.partition_point(|start| *start <= end);
             Place { line, column: self.text[starts[line - 1]..end].chars().count() + 1 }
         };
@@ -155,6 +153,10 @@ pub(crate) fn parse_toml<'t>(
 ) -> Option<Spanned<DeTable<'t>>> {
     if text.len() > most {
         faults.add(None, format!("it has {} bytes, and the most is {most}", text.len()), None);
+        return None;
+    }
+    if let Some(span) = depth::too_deep(text) {
+        faults.at(&span, format!("it nests deeper than {} levels", depth::MOST));
         return None;
     }
     let (root, errors) = DeTable::parse_recoverable(text);

@@ -34,6 +34,13 @@ fn table<T>(
     out
 }
 
+/// Snapshots that hold what was said, and not the code that asked.
+fn plain() -> insta::internals::SettingsBindDropGuard {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_omit_expression(true);
+    settings.bind_to_scope()
+}
+
 const HEAD: &str = "[package]\nname = \"a\"\nversion = \"1.0.0\"\n";
 
 fn manifests(rows: &[&str]) -> String {
@@ -42,6 +49,7 @@ fn manifests(rows: &[&str]) -> String {
 
 #[test]
 fn identity() {
+    let _plain = plain();
     insta::assert_snapshot!(table(
         "ply.toml",
         "",
@@ -68,6 +76,7 @@ fn identity() {
 
 #[test]
 fn keys_and_shapes() {
+    let _plain = plain();
     insta::assert_snapshot!(manifests(&[
         "[run]\nentripoint = [\"a\"]",
         "[runn]\nuser = \"a:1:1\"",
@@ -85,6 +94,7 @@ fn keys_and_shapes() {
 
 #[test]
 fn build() {
+    let _plain = plain();
     insta::assert_snapshot!(manifests(&[
         "[build]\nbase = \"debian\"",
         "[build]\nbase = \"corp/debian@13\"",
@@ -110,6 +120,7 @@ fn build() {
 
 #[test]
 fn how_it_runs() {
+    let _plain = plain();
     insta::assert_snapshot!(manifests(&[
         "[run]\nentrypoint = []",
         "[run]\nentrypoint = \"  \"",
@@ -147,6 +158,7 @@ fn how_it_runs() {
 
 #[test]
 fn scale() {
+    let _plain = plain();
     insta::assert_snapshot!(manifests(&[
         "[run.scale]\nmin = 0",
         "[run.scale]\nmin = 1\nidle = \"10m\"",
@@ -169,6 +181,7 @@ fn scale() {
 
 #[test]
 fn params() {
+    let _plain = plain();
     insta::assert_snapshot!(manifests(&[
         "[run.params]\nname = \"x\"\nstate = \"y\"\nself = \"z\"",
         "[run.params]\npassword = { secret = true, value = \"x\" }",
@@ -186,6 +199,7 @@ fn params() {
 
 #[test]
 fn compositions() {
+    let _plain = plain();
     insta::assert_snapshot!(table(
         "ply.toml",
         "[package]\nname = \"s\"\n",
@@ -207,6 +221,7 @@ fn compositions() {
             "[[service]]\nrun = \"a@1\"\npublish = [\"0\", \"99999\", \"{a.port}\", \"x:80\", \"$\", 80]",
             "[[service]]\nrun = \"a@1\"\ndomain = [\"a b\", \"{self.name}.x\", \"-x.com\"]",
             "[[service]]\nrun = \"a@1\"\nvolume = [\"data\", \"/\", \"a b:/x\", \"x:y\"]",
+            "license = \"MIT\"\n[[service]]\nrun = \"a@1\"\npublish = \"${A}{self.port}\"",
             "[[service]]\nrun = \"a@1\"\nscale = 0\negress = \"block\"\nsecret_env = [\"A=B\"]",
             "[[service]]\nrun = \"a@1\"\negress = {}",
             "[[service]]\nrun = \"a@1\"\negress = { mode = \"enforce\", allow = [\"x y\"] }",
@@ -229,6 +244,7 @@ fn compositions() {
 
 #[test]
 fn the_files_beside_it() {
+    let _plain = plain();
     insta::assert_snapshot!(
         "locks",
         table(

@@ -24,6 +24,7 @@ mod sources;
 pub use default_source::{DefaultSource, SourceOrigin};
 pub use error::SourceError;
 pub use fetcher::Fetcher;
+pub use http::{Web, WebReply};
 pub use options::{FetchOptions, NetworkOptions};
 pub use ply_image::{Entry, Store};
 pub use progress::{FileProgress, Progress, Silent};

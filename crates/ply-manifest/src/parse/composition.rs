@@ -59,8 +59,6 @@ pub(super) fn read(root: &mut Section<'_>, faults: &mut Faults<'_>) -> Option<Co
     let version = table.take("version").and_then(|e| e.noun(faults));
     let mut line = |key| table.take(key).and_then(|e| e.line(faults).map(str::to_owned));
     let (description, env_file) = (line("description"), line("env_file"));
-    // The registry's fields of [package] are read as an app's are; a composition has no use for them.
-    let _ = (line("license"), line("homepage"));
     table.finish(faults);
     let members = one_of(service, app, faults);
     if let Some(entry) = members.as_ref().filter(|e| e.is_table()) {
@@ -261,13 +259,18 @@ fn with_vars<T: std::str::FromStr<Err = NounError>>(
     value: &Entry<'_>,
     faults: &mut Faults<'_>,
 ) -> Option<String> {
-    if text.contains(['{', '}']) && !text.contains("${") {
-        faults.at_hint(&value.span(), format!("{} takes $VAR and no {{}}", value.label), "write $VAR");
-        return None;
-    }
     match Template::parse(&text, Holes::VARS) {
         Err(error) => {
             faults.at_hint(&value.span(), error.to_string(), error.hint());
+            return None;
+        }
+        Ok(template)
+            if template
+                .pieces
+                .iter()
+                .any(|p| matches!(p, Piece::Text(text) if text.contains(['{', '}']))) =>
+        {
+            faults.at_hint(&value.span(), format!("{} takes $VAR and no {{}}", value.label), "write $VAR");
             return None;
         }
         Ok(template) if template.vars().next().is_some() => {}

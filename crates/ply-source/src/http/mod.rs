@@ -11,6 +11,8 @@ mod proxy;
 mod resolver;
 mod retry;
 mod roots;
+mod web;
 
 pub(crate) use client::Client;
 pub(crate) use download::{Wanted, document, download};
+pub use web::{Web, WebReply};

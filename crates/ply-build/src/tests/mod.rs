@@ -1,26 +1,28 @@
 //! Whole builds of real directories, without a registry.
 
 use crate::*;
-use ply_image::Dirs;
-use ply_manifest::Digest;
-use ply_source::{FetchOptions, Fetcher};
+use ply_image::{Dirs, Image, Store};
+use ply_manifest::{Arch, Digest};
+use ply_source::{DefaultSource, FetchOptions, Fetcher};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+pub(crate) mod graph;
+
 /// A directory to build, and a world of its own around it.
-struct World {
-    temp: tempfile::TempDir,
+pub(crate) struct World {
+    pub(crate) temp: tempfile::TempDir,
 }
 
 impl World {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let world = Self { temp: tempfile::tempdir().unwrap() };
         fs::create_dir(world.dir()).unwrap();
         world
     }
 
-    fn app(files: &[(&str, &str)]) -> Self {
+    pub(crate) fn app(files: &[(&str, &str)]) -> Self {
         let world = Self::new();
         world.write(
             "ply.toml",
@@ -32,34 +34,83 @@ impl World {
         world
     }
 
-    fn dir(&self) -> PathBuf {
+    pub(crate) fn dir(&self) -> PathBuf {
         self.temp.path().join("shop")
     }
 
-    fn dirs(&self) -> Dirs {
+    pub(crate) fn dirs(&self) -> Dirs {
         let sub = |name: &str| self.temp.path().join(name);
         Dirs { data: sub("data"), run: sub("run"), config: sub("config") }
     }
 
-    fn write(&self, path: &str, content: &str) {
+    pub(crate) fn write(&self, path: &str, content: &str) {
         let full = self.dir().join(path);
         fs::create_dir_all(full.parent().unwrap()).unwrap();
         fs::write(full, content).unwrap();
     }
 
-    fn request(&self) -> BuildRequest {
+    pub(crate) fn request(&self) -> BuildRequest {
         BuildRequest::new(self.dir(), self.dirs())
     }
 
-    fn build(&self) -> Result<Built, BuildError> {
+    pub(crate) fn build(&self) -> Result<Built, BuildError> {
         self.build_as(&self.request())
     }
 
-    fn build_as(&self, request: &BuildRequest) -> Result<Built, BuildError> {
-        build(request, &fetcher(&self.dirs()))
+    pub(crate) fn build_as(&self, request: &BuildRequest) -> Result<Built, BuildError> {
+        build(request, &self.fetcher())
     }
 
-    fn names(&self) -> Vec<String> {
+    /// Over a folder as registry, for this host.
+    pub(crate) fn fetcher(&self) -> Fetcher {
+        Fetcher::new(self.fetch_options())
+    }
+
+    pub(crate) fn fetch_options(&self) -> FetchOptions {
+        let dirs = self.dirs();
+        let mut options = FetchOptions::new(Store::open(&dirs).unwrap(), &dirs).unwrap();
+        let registry = format!("file://{}/{{package}}", self.registry().display());
+        options.default_source = DefaultSource::choose(Some(&registry), &dirs).unwrap();
+        options
+    }
+
+    pub(crate) fn registry(&self) -> PathBuf {
+        self.temp.path().join("registry")
+    }
+
+    /// Publishes a package for `arch` into the registry: its manifest without the header, and its files.
+    pub(crate) fn publish(
+        &self,
+        name: &str,
+        version: &str,
+        arch: Arch,
+        rest: &str,
+        files: &[(&str, &str)],
+    ) -> PathBuf {
+        let from = self.temp.path().join(format!("from-{name}-{version}-{arch}"));
+        fs::create_dir(&from).unwrap();
+        fs::write(
+            from.join("ply.toml"),
+            format!("[package]\nname=\"{name}\"\nversion=\"{version}\"\n{rest}\n"),
+        )
+        .unwrap();
+        for (path, content) in files {
+            let (path, mode) = path.strip_suffix('*').map_or((*path, 0o644), |p| (p, 0o755));
+            let full = from.join(path);
+            fs::create_dir_all(full.parent().unwrap()).unwrap();
+            fs::write(&full, content).unwrap();
+            fs::set_permissions(&full, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let to = self.registry().join(name);
+        fs::create_dir_all(&to).unwrap();
+        let mut options = self.fetch_options();
+        options.arch = arch;
+        let mut request = BuildRequest::new(from, self.dirs());
+        (request.arch, request.output) = (arch, Output::File(to));
+        build(&request, &Fetcher::new(options)).unwrap().path
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
         names(&self.dir())
     }
 }
@@ -71,8 +122,9 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-fn fetcher(dirs: &Dirs) -> Fetcher {
-    Fetcher::new(FetchOptions::new(Default::default(), dirs).unwrap())
+/// The names in a folder of an image.
+fn inside(image: &Image, folder: &str) -> Vec<String> {
+    image.read_dir(folder).unwrap().into_iter().map(|e| e.name.into_string().unwrap()).collect()
 }
 
 fn digest_of(path: &Path) -> Digest {
@@ -292,7 +344,7 @@ fn refusals_say_what_was_found_and_what_to_do() {
             w.write("node_modules/bcrypt/package.json", "{}");
             fs::write(w.dir().join("node_modules/bcrypt/bcrypt.node"), mac).unwrap();
         })
-        .replace(ply_manifest::Arch::HOST.as_str(), "ARCH")
+        .replace(Arch::HOST.as_str(), "ARCH")
     );
     insta::assert_snapshot!("lock", refuse(&|w| w.write("ply.lock", "version = 99\n")));
 }
@@ -307,4 +359,77 @@ fn a_build_that_was_killed_leaves_no_image_and_the_next_one_clears_up() {
     let built = world.build().unwrap();
     assert!(!left.exists());
     assert_eq!(built.shipped.files, 2, "it did not ship");
+}
+
+#[test]
+fn an_app_stands_under_its_name_with_its_manifest_verbatim() {
+    let world = World::app(&[("run", "#!/bin/sh\n"), ("lib/a.txt", "hello"), ("ply.dev.toml", "")]);
+    std::os::unix::fs::symlink("/etc/passwd", world.dir().join("out")).unwrap();
+    std::os::unix::fs::symlink("lib", world.dir().join("current")).unwrap();
+    fs::create_dir(world.dir().join(".git")).unwrap();
+    world.write(".git/HEAD", "ref");
+    let built = world.build().unwrap();
+    assert_eq!(built.left_out, [".git/", "ply.dev.toml"]);
+    let image = Image::open(&built.path).unwrap();
+    assert_eq!(image.manifest_text().unwrap(), fs::read_to_string(world.dir().join("ply.toml")).unwrap());
+    assert_eq!(image.lock_text().unwrap(), None);
+    assert_eq!(inside(&image, "opt/shop"), ["current", "lib", "out", "ply.toml", "run"]);
+    assert_eq!(image.read_link("opt/shop/out").unwrap(), Path::new("/etc/passwd"));
+    assert_eq!(image.read_link("opt/shop/current").unwrap(), Path::new("lib"));
+    assert_eq!(image.read("opt/shop/lib/a.txt", 100).unwrap(), b"hello");
+}
+
+#[test]
+fn a_layer_stands_under_name_and_version_and_a_base_at_the_root() {
+    let world = World::new();
+    world.write(
+        "ply.toml",
+        "[package]\nname = \"tool\"\nversion = \"2.0.0\"\n[layer]\npath = [\"/opt/tool-2.0.0/bin\"]\n",
+    );
+    world.write("bin/tool", "x");
+    let image = Image::open(world.build().unwrap().path).unwrap();
+    assert_eq!(inside(&image, "opt"), ["tool-2.0.0"]);
+    assert_eq!(inside(&image, "opt/tool-2.0.0"), ["bin", "ply.toml"]);
+
+    let world = World::new();
+    world.write("ply.toml", "[package]\nname = \"tiny\"\nversion = \"1.0.0\"\n[build]\nbase = true\n");
+    world.write("bin/sh", "x");
+    fs::set_permissions(world.dir().join("bin/sh"), fs::Permissions::from_mode(0o4711)).unwrap();
+    let image = Image::open(world.build().unwrap().path).unwrap();
+    assert_eq!(inside(&image, "/"), [".manifest.toml", "bin"]);
+    assert_eq!(image.stat("bin/sh").unwrap().unwrap().mode & 0o7777, 0o4711);
+    assert!(!world.build().unwrap().skipped, "what a base keeps is not all in the fingerprint");
+}
+
+#[test]
+fn only_what_include_names_ships_with_the_folders_around_it() {
+    let world = World::app(&[("run", "x"), ("a/b/c.txt", "1"), ("a/b/d.txt", "2"), ("e.txt", "3")]);
+    world.write(
+        "ply.toml",
+        "[package]\nname=\"shop\"\nversion=\"1.0.0\"\n[build]\ninclude=[\"run\", \"a/b/c.txt\"]\n[run]\nentrypoint=[\"./run\"]\n",
+    );
+    let built = world.build().unwrap();
+    let image = Image::open(&built.path).unwrap();
+    assert_eq!(inside(&image, "opt/shop"), ["a", "run"]);
+    assert_eq!(inside(&image, "opt/shop/a/b"), ["c.txt"]);
+    assert_eq!((built.shipped.files, built.shipped.chosen), (2, true));
+    // What doesn't ship is no content.
+    world.write("e.txt", "another");
+    assert!(world.build().unwrap().skipped);
+}
+
+#[test]
+fn a_build_into_the_store_leaves_the_directory_as_it_is() {
+    let world = World::app(&[("run", "one")]);
+    let mut request = world.request();
+    request.output = Output::Store;
+    let built = world.build_as(&request).unwrap();
+    assert_eq!(world.names(), ["ply.toml", "run"]);
+    let store = Store::open(&world.dirs()).unwrap();
+    let entry = store.get(&built.digest).unwrap().unwrap();
+    assert_eq!((&entry.image, &entry.name, entry.bytes), (&built.path, &built.image, built.bytes));
+    assert!(world.build_as(&request).unwrap().skipped);
+    assert_eq!(world.build().unwrap().digest, built.digest, "the same bytes as in a folder");
+    store.remove(&built.digest).unwrap();
+    assert!(!world.build_as(&request).unwrap().skipped);
 }
