@@ -57,6 +57,16 @@ pub enum RunError {
         /// What to do.
         hint: Option<String>,
     },
+    /// What a run parent in the background told before the app ran.
+    #[error("{message}")]
+    Background {
+        /// Its exit code.
+        code: u8,
+        /// The sentence.
+        message: String,
+        /// The next thing to type.
+        hint: Option<String>,
+    },
     /// Somebody else runs under this name.
     #[error("{name} runs already: its run parent is process {pid}")]
     Running {
@@ -118,7 +128,7 @@ impl RunError {
             Self::Usage { hint, .. } => Some(hint.clone()),
             Self::File(diagnostics) => diagnostics.0.iter().find_map(|d| d.hint.clone()),
             Self::Noun(noun) => noun.hint.clone(),
-            Self::Refused { hint, .. } | Self::NoEntrypoint { hint, .. } | Self::NotExecutable { hint, .. } => {
+            Self::Background { hint, .. } | Self::Refused { hint, .. } | Self::NoEntrypoint { hint, .. } | Self::NotExecutable { hint, .. } => {
                 hint.clone()
             }
             Self::Running { name, .. } => {
@@ -137,6 +147,7 @@ impl RunError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Usage { .. } | Self::NotBuilt(_) | Self::Noun(_) => EXIT_USAGE,
+            Self::Background { code, .. } => *code,
             Self::NoEntrypoint { .. } => EXIT_NOT_FOUND,
             Self::NotExecutable { .. } => EXIT_NOT_EXECUTABLE,
             _ => EXIT_PLY,

@@ -105,9 +105,7 @@ impl LockFile {
                 }
                 Err(e) => return Err(failed(e.into())),
             }
-            // Its last holder may have removed it between our open and our lock: then this is nobody's file.
-            let same = std::fs::metadata(path).ok().zip(file.metadata().ok());
-            if same.is_some_and(|(a, b)| a.ino() == b.ino() && a.dev() == b.dev()) {
+            if is_at(&file, path) {
                 return Ok(Ok(Self { file, path: path.to_owned(), keep: false }));
             }
         }
@@ -134,6 +132,13 @@ impl Drop for LockFile {
     }
 }
 
+/// Whether the open file still is what stands at `path`: its last holder may have removed it between an open and
+/// a lock, and then it is nobody's.
+fn is_at(file: &File, path: &Path) -> bool {
+    let both = std::fs::metadata(path).ok().zip(file.metadata().ok());
+    both.is_some_and(|(a, b)| a.ino() == b.ino() && a.dev() == b.dev())
+}
+
 fn open_lock(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
@@ -145,9 +150,13 @@ pub(crate) struct SharedLock(#[expect(dead_code, reason = "held for its lock")] 
 impl SharedLock {
     pub(crate) fn take(path: &Path) -> Result<Self, RunError> {
         let failed = |why: io::Error| RunError::Io { what: "can't lock", path: path.to_owned(), why };
-        let file = open_lock(path).map_err(failed)?;
-        flock(&file, FlockOperation::LockShared).map_err(|e| failed(e.into()))?;
-        Ok(Self(file))
+        loop {
+            let file = open_lock(path).map_err(failed)?;
+            flock(&file, FlockOperation::LockShared).map_err(|e| failed(e.into()))?;
+            if is_at(&file, path) {
+                return Ok(Self(file));
+            }
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// How many ids a range has.
-pub const RANGE: u32 = 65_536;
+pub(crate) const RANGE: u32 = 65_536;
 /// The first id of the pool. From 0x70000000 to 0x7fffffff nothing is reserved by systemd, distributions or
 /// shadow's defaults (see systemd's "Users, Groups, UIDs and GIDs").
 const FIRST: u32 = 0x7000_0000;
@@ -18,7 +18,7 @@ const RANGES: u32 = 0x0fff_0000 / RANGE;
 
 /// A leased range, given back when dropped (or by the next ply, if its process was killed).
 #[derive(Debug)]
-pub struct Lease {
+pub(crate) struct Lease {
     start: u32,
     path: PathBuf,
     /// Held for its lock: whoever can take it knows that the lease's owner is gone.
@@ -27,13 +27,17 @@ pub struct Lease {
 
 impl Lease {
     /// Leases a range for the app `name`.
-    pub fn take(run_dir: &Path, name: &str) -> Result<Self, RunError> {
+    pub(crate) fn take(run_dir: &Path, name: &str) -> Result<Self, RunError> {
         let dir = run_dir.join("ids");
         make_dir(&dir)?;
         let _guard = LockFile::wait(&dir.join("lock"))?;
         let wanted = place(name);
+        let delegated = delegated();
         for step in 0..RANGES {
             let start = FIRST + (wanted + step) % RANGES * RANGE;
+            if delegated.iter().any(|(first, count)| *first < start + RANGE && start < first.saturating_add(*count)) {
+                continue;
+            }
             let path = dir.join(start.to_string());
             let failed = |why: std::io::Error| RunError::Io { what: "can't lease ids", path: path.clone(), why };
             let file = OpenOptions::new()
@@ -60,12 +64,12 @@ impl Lease {
     }
 
     /// The first id outside.
-    pub fn start(&self) -> u32 {
+    pub(crate) fn start(&self) -> u32 {
         self.start
     }
 
     /// The first id that `name` gets where nobody else has it.
-    pub fn usual(name: &str) -> u32 {
+    pub(crate) fn usual(name: &str) -> u32 {
         FIRST + place(name) * RANGE
     }
 }
@@ -75,6 +79,16 @@ impl Drop for Lease {
         let _ = std::fs::remove_file(self.path.with_extension("app"));
         let _ = std::fs::remove_file(&self.path);
     }
+}
+
+/// What an administrator gave to users: their rootless apps' ids are nobody else's (subuid(5)).
+fn delegated() -> Vec<(u32, u32)> {
+    let files = ["/etc/subuid", "/etc/subgid"].map(|f| std::fs::read_to_string(f).unwrap_or_default());
+    let parse = |line: &str| {
+        let mut fields = line.split(':').skip(1);
+        Some((fields.next()?.trim().parse().ok()?, fields.next()?.trim().parse().ok()?))
+    };
+    files.iter().flat_map(|text| text.lines()).filter_map(parse).collect()
 }
 
 /// The place of a name in the pool (FNV-1a, 32 bits).

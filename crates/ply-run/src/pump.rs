@@ -40,6 +40,16 @@ pub(crate) fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
     Ok(rustix::fs::fcntl_setfl(&fd, flags | OFlags::NONBLOCK)?)
 }
 
+fn register(fd: OwnedFd, interest: Interest) -> Result<AsyncFd<OwnedFd>, (OwnedFd, io::Error)> {
+    // SAFETY: the descriptor is owned by what is made here and stays open as long as that.
+    unsafe { AsyncFd::register_with_interest(fd, interest) }.map_err(tokio::io::unix::AsyncFdRegisterError::into_parts)
+}
+
+/// A descriptor whose readiness to be read is waited for.
+pub(crate) fn watched(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    register(fd, Interest::READABLE).map_err(|(_, e)| e)
+}
+
 /// A descriptor that is waited for where the kernel can tell, and taken as ready where it can't (files).
 pub(crate) enum Waitable {
     Polled(AsyncFd<OwnedFd>),
@@ -48,12 +58,10 @@ pub(crate) enum Waitable {
 
 impl Waitable {
     pub(crate) fn new(fd: OwnedFd, interest: Interest) -> io::Result<Self> {
-        match AsyncFd::try_with_interest(fd, interest) {
+        match register(fd, interest) {
             Ok(polled) => Ok(Self::Polled(polled)),
-            Err(error) => match error.into_parts() {
-                (fd, e) if e.raw_os_error() == Some(libc::EPERM) => Ok(Self::Always(fd)),
-                (_, e) => Err(e),
-            },
+            Err((fd, e)) if e.raw_os_error() == Some(libc::EPERM) => Ok(Self::Always(fd)),
+            Err((_, e)) => Err(e),
         }
     }
 

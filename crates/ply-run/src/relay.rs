@@ -127,6 +127,11 @@ async fn connect(backends: &dyn Backends, port: u16) -> Option<TcpStream> {
     None
 }
 
+/// Whether something inside takes a connection on `port`.
+pub(crate) async fn answers(socket: OwnedFd, port: u16) -> bool {
+    connect_on(socket, (Ipv4Addr::LOCALHOST, port).into()).await.is_ok()
+}
+
 async fn connect_on(socket: OwnedFd, to: SocketAddr) -> io::Result<TcpStream> {
     let stream = std::net::TcpStream::from(socket);
     stream.set_nonblocking(true)?;

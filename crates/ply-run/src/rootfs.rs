@@ -20,6 +20,23 @@ pub trait Rootfs {
     fn list(&self, path: &str) -> Vec<String>;
 }
 
+/// A damaged image shows as a missing file here; mounting it, and its digest, tell the whole.
+impl Rootfs for ply_image::LayerStack {
+    fn stat(&self, path: &str) -> Option<RootMeta> {
+        let stat = Self::stat(self, path).ok().flatten()?;
+        Some(RootMeta { is_dir: stat.is_dir(), mode: u32::from(stat.mode) })
+    }
+
+    fn read(&self, path: &str, limit: usize) -> Option<Vec<u8>> {
+        Self::read(self, path, limit as u64).ok().flatten()
+    }
+
+    fn list(&self, path: &str) -> Vec<String> {
+        let entries = self.read_dir(path).ok().flatten().unwrap_or_default();
+        entries.into_iter().filter_map(|e| e.name.into_string().ok()).collect()
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod fake {
     use super::*;

@@ -198,7 +198,7 @@ pub fn running_digests(dirs: &Dirs) -> Result<BTreeSet<Digest>, RunError> {
 
 /// Takes away what dead run parents left: state files, id leases and empty cgroups. Gives how many instances
 /// were swept.
-pub fn sweep(dirs: &Dirs, cgroup_parent: &Path) -> usize {
+pub fn sweep(dirs: &Dirs, host: &ply_sandbox::Host, cgroup_parent: &Path) -> usize {
     let mut swept = 0;
     for path in state_files(dirs) {
         if let Ok(Some(state)) = read_json::<InstanceState>(&path) {
@@ -209,7 +209,7 @@ pub fn sweep(dirs: &Dirs, cgroup_parent: &Path) -> usize {
         }
     }
     if swept > 0 {
-        let _ = ply_sandbox::sweep(cgroup_parent);
+        let _ = ply_sandbox::sweep(host, cgroup_parent);
     }
     crate::lease::sweep(&dirs.run);
     swept
@@ -259,7 +259,7 @@ pub(crate) mod tests {
         assert_eq!(names, ["api.1", "web.2", "web.10"]);
         assert_eq!(rows[0].uptime_s, 5);
         assert_eq!(running_digests(&dirs).unwrap().len(), 2);
-        assert_eq!(sweep(&dirs, Path::new("ply")), 1);
+        assert_eq!(sweep(&dirs, &ply_sandbox::Host::probe(Path::new("ply-none")), Path::new("ply-none")), 1);
         assert!(!dirs.run.join("state/old.1.json").exists());
         std::fs::write(dirs.run.join("state/new.1.json"), "{\"format\": 2}").unwrap();
         assert!(matches!(ps(&dirs), Err(RunError::Newer { .. })));

@@ -29,7 +29,7 @@ pub(crate) struct Ready {
     /// What is to be said loudly.
     pub(crate) warning: Option<String>,
     /// Keeps it from being removed.
-    pub(crate) _lock: SharedLock,
+    pub(crate) lock: SharedLock,
 }
 
 fn folder(dirs: &Dirs, app: &str) -> PathBuf {
@@ -104,7 +104,7 @@ pub(crate) fn prepare(
                 name = volume.name
             )
         });
-    Ok(Ready { path, warning, _lock: lock })
+    Ok(Ready { path, warning, lock })
 }
 
 /// Whether a folder was there before this process began: what this run has just made holds nobody's data.
