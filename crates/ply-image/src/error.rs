@@ -134,7 +134,7 @@ pub enum ImageError {
     #[error("an image named {claimed} holds {inside}")]
     WrongName {
         /// What its file name or its source says.
-        claimed: ImageName,
+        claimed: Box<ImageName>,
         /// `NAME VERSION` of the manifest inside.
         inside: String,
     },
@@ -142,7 +142,7 @@ pub enum ImageError {
     #[error("{image} has the digest {found}, not {expected}")]
     WrongDigest {
         /// The image.
-        image: ImageName,
+        image: Box<ImageName>,
         /// The digest that was asked for.
         expected: Digest,
         /// The digest of what arrived.

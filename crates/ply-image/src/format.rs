@@ -195,7 +195,9 @@ mod tests {
         };
         let bytes = one.encode();
         assert_eq!(Super::decode(&bytes), Ok(one));
-        for (at, what) in [(0, NotSuper::Magic), (20, NotSuper::Compression(7)), (28, NotSuper::Version(5, 0))] {
+        for (at, what) in
+            [(0, NotSuper::Magic), (20, NotSuper::Compression(7)), (28, NotSuper::Version(5, 0))]
+        {
             let mut wrong = bytes;
             wrong[at] += 1;
             assert_eq!(Super::decode(&wrong), Err(what));

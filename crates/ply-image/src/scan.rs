@@ -1,12 +1,15 @@
 //! A directory on this host as a [`Tree`]: names, kinds and attributes, no bytes of files.
 
 use crate::error::{ImageError, Result};
-use crate::tree::{Attr, FileNode, Node, NodeKind, ROOT, Seen, Source, Tree};
+use crate::tree::{Attr, FileNode, Node, NodeKind, ROOT, Seen, Source, Tree, Xattrs};
 use std::collections::{BTreeMap, HashMap};
-use std::ffi::{CString, OsStr};
+use std::ffi::CString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+/// Says whether a path (relative to the directory; whether it is a directory) is taken.
+pub type Filter<'a> = &'a dyn Fn(&Path, bool) -> bool;
 
 /// How a directory is looked at.
 #[derive(Default)]
@@ -19,7 +22,7 @@ pub struct ScanOptions<'a> {
     pub skip_special: bool,
     /// Which paths, relative to the directory, are taken; everything where none is given. A directory that is
     /// not taken is not entered.
-    pub filter: Option<&'a dyn Fn(&Path, bool) -> bool>,
+    pub filter: Option<Filter<'a>>,
 }
 
 /// What a scan left out.
@@ -165,7 +168,10 @@ impl Tree {
         if let Node { kind: NodeKind::Dir(children), .. } = &self.nodes[parent as usize]
             && children.contains_key(name)
         {
-            return Err(ImageError::BadPath { path: path.to_owned(), why: "the image has something there already" });
+            return Err(ImageError::BadPath {
+                path: path.to_owned(),
+                why: "the image has something there already",
+            });
         }
         self.push(parent, name, attr, kind)
     }
@@ -190,7 +196,7 @@ fn attr(path: &Path, meta: &std::fs::Metadata, keep: bool) -> Result<Attr> {
 }
 
 /// `security.capability` and `user.*` of one file, sorted by name; none where the file system has none.
-fn xattrs(path: &Path) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+fn xattrs(path: &Path) -> Result<Xattrs> {
     let mut names = [0u8; 4096];
     let length = match rustix::fs::llistxattr(path, &mut names[..]) {
         Ok(0) | Err(rustix::io::Errno::NOTSUP) => return Ok(Vec::new()),
@@ -201,12 +207,13 @@ fn xattrs(path: &Path) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     read_xattrs(path, &names[..length])
 }
 
-fn xattrs_of(path: &Path, names: &mut [u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-    let length = rustix::fs::llistxattr(path, &mut *names).map_err(ImageError::os("read the xattrs of", path))?;
+fn xattrs_of(path: &Path, names: &mut [u8]) -> Result<Xattrs> {
+    let length =
+        rustix::fs::llistxattr(path, &mut *names).map_err(ImageError::os("read the xattrs of", path))?;
     read_xattrs(path, &names[..length])
 }
 
-fn read_xattrs(path: &Path, names: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+fn read_xattrs(path: &Path, names: &[u8]) -> Result<Xattrs> {
     let mut found = Vec::new();
     for name in names.split(|b| *b == 0) {
         if name == b"security.capability" || name.starts_with(b"user.") {
@@ -222,14 +229,4 @@ fn read_xattrs(path: &Path, names: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     }
     found.sort();
     Ok(found)
-}
-
-/// The path of a node, from the names of its parents.
-pub(crate) fn path_of(tree: &Tree, mut at: u32) -> PathBuf {
-    let mut names = Vec::new();
-    while at != ROOT {
-        names.push(&tree.nodes[at as usize].name);
-        at = tree.nodes[at as usize].parent;
-    }
-    names.iter().rev().map(|name| OsStr::from_bytes(name)).collect()
 }

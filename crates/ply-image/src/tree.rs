@@ -56,12 +56,7 @@ pub(crate) struct Seen {
 
 impl Seen {
     pub(crate) fn of(meta: &std::fs::Metadata) -> Self {
-        Self {
-            size: meta.size(),
-            dev: meta.dev(),
-            ino: meta.ino(),
-            mtime: (meta.mtime(), meta.mtime_nsec()),
-        }
+        Self { size: meta.size(), dev: meta.dev(), ino: meta.ino(), mtime: (meta.mtime(), meta.mtime_nsec()) }
     }
 }
 
@@ -74,6 +69,9 @@ pub enum Source {
     Bytes(Vec<u8>),
 }
 
+/// Extended attributes: full names (`user.x`, `security.capability`) and values.
+pub type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// Mode, owner and extended attributes of an entry. Packing without
 /// [`keep_owners`](crate::PackOptions::keep_owners) keeps only whether a file is executable by its owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,7 +83,7 @@ pub struct Attr {
     /// The group.
     pub gid: u32,
     /// Extended attributes with their full names (`user.x`, `security.capability`), sorted by name.
-    pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    pub xattrs: Xattrs,
 }
 
 impl Attr {
@@ -172,7 +170,12 @@ impl Tree {
     ///
     /// # Errors
     /// [`ImageError::BadPath`].
-    pub fn add_symlink(&mut self, path: impl AsRef<Path>, target: impl AsRef<Path>, attr: Attr) -> Result<()> {
+    pub fn add_symlink(
+        &mut self,
+        path: impl AsRef<Path>,
+        target: impl AsRef<Path>,
+        attr: Attr,
+    ) -> Result<()> {
         let (path, target) = (path.as_ref(), target.as_ref().as_os_str().as_bytes());
         if target.is_empty() || target.len() > LINK_MAX || target.contains(&0) {
             return Err(ImageError::BadPath { path: path.to_owned(), why: "its target is no path" });
@@ -204,7 +207,10 @@ impl Tree {
                 let attr = self.nodes[at as usize].attr.clone();
                 self.add(path, attr, NodeKind::Link(at)).map(drop)
             }
-            _ => Err(ImageError::BadPath { path: path.to_owned(), why: "it is a hard link to no file of the tree" }),
+            _ => Err(ImageError::BadPath {
+                path: path.to_owned(),
+                why: "it is a hard link to no file of the tree",
+            }),
         }
     }
 
@@ -317,19 +323,27 @@ impl Tree {
         };
         let mut at = ROOT;
         for name in parents {
-            let NodeKind::Dir(children) = &self.nodes[at as usize].kind else { unreachable!("checked below") };
+            let NodeKind::Dir(children) = &self.nodes[at as usize].kind else {
+                unreachable!("checked below")
+            };
             at = match children.get(*name) {
                 Some(child) => *child,
                 None => self.push(at, name, Attr::mode(0o755), NodeKind::Dir(BTreeMap::new()))?,
             };
             if !matches!(self.nodes[at as usize].kind, NodeKind::Dir(_)) {
-                return Err(ImageError::BadPath { path: path.to_owned(), why: "its parent is not a directory" });
+                return Err(ImageError::BadPath {
+                    path: path.to_owned(),
+                    why: "its parent is not a directory",
+                });
             }
         }
         let NodeKind::Dir(children) = &self.nodes[at as usize].kind else { unreachable!("checked above") };
         if let Some(old) = children.get(*name).copied() {
             if matches!(self.nodes[old as usize].kind, NodeKind::Dir(_)) {
-                return Err(ImageError::BadPath { path: path.to_owned(), why: "a directory is there already" });
+                return Err(ImageError::BadPath {
+                    path: path.to_owned(),
+                    why: "a directory is there already",
+                });
             }
             self.detach(old);
         }

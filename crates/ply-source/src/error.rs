@@ -384,9 +384,25 @@ pub enum SourceError {
         /// The reason.
         error: io::Error,
     },
+    /// What came is no image of ply.
+    #[error("{place} gives no image: {why}")]
+    NoImage {
+        /// Where it came from.
+        place: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// The bytes can't be kept.
+    #[error("{what} can't be written: {error}")]
+    Write {
+        /// The file.
+        what: String,
+        /// The reason.
+        error: io::Error,
+    },
     /// The store refuses.
-    #[error("{0}")]
-    Store(String),
+    #[error(transparent)]
+    Store(#[from] ply_image::ImageError),
 }
 
 /// The lines of a conflict, each who asks for what.
@@ -471,11 +487,24 @@ impl SourceError {
         }
     }
 
-    /// Whether no source could be reached at all, so that what the store holds is worth a try.
+    /// Whether the server could not be reached, so that asking it for something else is in vain.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        use SourceError::{Connection, NoAddress, PlainHttp, Stalled, Tls};
+        matches!(self, NoAddress { .. } | Connection { .. } | Stalled { .. } | Tls { .. } | PlainHttp { .. })
+    }
+
+    /// Whether the source could not be asked, so that what the store holds is worth a try: nobody answers, the server is in
+    /// trouble, a folder is away.
     pub fn is_offline(&self) -> bool {
-        matches!(
-            self,
-            Self::NoAddress { .. } | Self::Connection { .. } | Self::Stalled { .. } | Self::TooMany { .. }
-        ) || matches!(self, Self::Status { status, .. } if *status >= 500)
+        match self {
+            Self::NoAddress { .. }
+            | Self::Connection { .. }
+            | Self::Stalled { .. }
+            | Self::TooMany { .. }
+            | Self::BrokenOff { .. }
+            | Self::Read { .. } => true,
+            Self::Status { status, .. } => *status >= 500,
+            _ => false,
+        }
     }
 }

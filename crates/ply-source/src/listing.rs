@@ -2,6 +2,7 @@
 //! ignored. Each is read once a process, however many packages it lists.
 
 use crate::SourceError;
+use crate::catalog::bad_document;
 use crate::place::Place;
 use ply_manifest::{ImageName, PackageName, Version};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,8 +18,12 @@ pub(crate) struct Index {
 impl Index {
     /// From file names; those that are not images' are passed over.
     pub(crate) fn from_names<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
+        Self::from_images(names.into_iter().filter_map(|name| name.parse().ok()))
+    }
+
+    fn from_images(images: impl IntoIterator<Item = ImageName>) -> Self {
         let mut index = Self::default();
-        for image in names.into_iter().filter_map(|name| name.parse::<ImageName>().ok()) {
+        for image in images {
             index.by_name.entry(image.name.clone()).or_default().insert(image);
         }
         index
@@ -39,14 +44,12 @@ impl Index {
         Ok(Some(Self::from_names(names.iter().map(String::as_str))))
     }
 
-    /// Reads an `index.json`. Errors: not an array of strings.
+    /// Reads an `index.json`. Errors: not an array.
     pub(crate) fn parse(text: &[u8], place: &Place) -> Result<Self, SourceError> {
-        let names: Vec<String> = serde_json::from_slice(text).map_err(|error| SourceError::BadDocument {
-            url: place.to_string(),
-            what: "an array of file names",
-            why: error.to_string(),
-        })?;
-        Ok(Self::from_names(names.iter().map(String::as_str)))
+        let url = place.to_string();
+        let index = ply_manifest::Index::parse(&String::from_utf8_lossy(text), &url)
+            .map_err(|found| bad_document(url, "an array of file names", &found))?;
+        Ok(Self::from_images(index.images))
     }
 
     /// The images of a package, lowest version first.
@@ -57,11 +60,6 @@ impl Index {
     /// All names.
     pub(crate) fn names(&self) -> BTreeSet<PackageName> {
         self.by_name.keys().cloned().collect()
-    }
-
-    /// All packages with their images.
-    pub(crate) fn packages(&self) -> impl Iterator<Item = (&PackageName, &BTreeSet<ImageName>)> {
-        self.by_name.iter()
     }
 }
 
@@ -88,7 +86,7 @@ mod tests {
             shown,
             ["node-22.5.0-linux-x64.img", "node-22.6.0-linux-x64.img", "node-22.10.0-linux-arm64.img"]
         );
-        for wrong in ["{}", "[1]", "", "[\"a\"", "null"] {
+        for wrong in ["{}", "", "[\"a\"", "null", "<html>"] {
             let error = Index::parse(wrong.as_bytes(), &place).unwrap_err().to_string();
             assert!(error.starts_with("https://r/index.json is not an array of file names: "), "{error}");
         }

@@ -272,7 +272,12 @@ impl<'a> Feed<'a> {
 
     /// The file in the image that is the same as `input`, byte for byte, if there is one. `first` holds the first
     /// block, and does so again when none was found.
-    fn same_as(&mut self, key: (u64, u64), input: &mut Input<'_>, first: &mut Vec<u8>) -> Result<Option<usize>> {
+    fn same_as(
+        &mut self,
+        key: (u64, u64),
+        input: &mut Input<'_>,
+        first: &mut Vec<u8>,
+    ) -> Result<Option<usize>> {
         let Some(candidates) = self.seen.get(&key) else { return Ok(None) };
         let many = key.0 > BLOCK as u64;
         let mut whole = 0;

@@ -43,7 +43,8 @@ impl<'a> Input<'a> {
             Source::Bytes(bytes) => From::Bytes(bytes),
             Source::Path(path) => {
                 // A fifo that took the file's place must not hold us, a symlink must not lead us elsewhere.
-                let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+                let flags =
+                    OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
                 let file = match rustix::fs::open(path, flags, Mode::empty()) {
                     Ok(fd) => File::from(fd),
                     Err(rustix::io::Errno::NOENT) => return Err(ImageError::Vanished(path.clone())),

@@ -7,7 +7,7 @@ use super::feed::{Data, FileData};
 use super::meta::{MetaWriter, Table};
 use crate::error::{ImageError, Result};
 use crate::format::{DIR_EXTRA, DIR_RUN, META, NONE32, XATTR_PREFIXES, kind};
-use crate::tree::{Attr, Node, NodeKind, ROOT, Tree};
+use crate::tree::{Attr, Node, NodeKind, ROOT, Tree, Xattrs};
 use std::collections::HashMap;
 
 /// What is in the image and in which order, before any byte is read.
@@ -111,7 +111,7 @@ impl Tables {
             inodes: MetaWriter::new(level),
             dirs: MetaWriter::new(level),
             ids: Ids::default(),
-            xattrs: Xattrs::new(level),
+            xattrs: XattrTable::new(level),
             written: vec![None; tree.nodes.len()],
             names: vec![1; tree.nodes.len()],
         };
@@ -170,7 +170,7 @@ struct Builder<'a> {
     inodes: MetaWriter,
     dirs: MetaWriter,
     ids: Ids,
-    xattrs: Xattrs,
+    xattrs: XattrTable,
     written: Vec<Option<(Place, u16)>>,
     /// How many names each inode has.
     names: Vec<u32>,
@@ -239,7 +239,8 @@ impl Builder<'_> {
             found.push((name, at, place, inode_kind));
         }
         let (block, offset) = self.dirs.position();
-        let mut listing = Listing { block, offset, bytes: 0, subdirs: listings.len() as u32, index: Vec::new() };
+        let mut listing =
+            Listing { block, offset, bytes: 0, subdirs: listings.len() as u32, index: Vec::new() };
         let mut rest = &found[..];
         let mut header_block = block;
         while let Some((_, first, place, _)) = rest.first() {
@@ -325,15 +326,17 @@ impl Builder<'_> {
         let block = u32::try_from(listing.block).map_err(|_| ImageError::TooMany("entries"))?;
         let small = u16::try_from(size).ok().filter(|_| listing.index.is_empty() && xattr == NONE32);
         let mut out = self.head(at, kind::DIR + if small.is_some() { 0 } else { kind::EXTENDED })?;
-        let put = |out: &mut Vec<u8>, words: &[u32]| words.iter().for_each(|w| out.extend_from_slice(&w.to_le_bytes()));
+        let put = |out: &mut Vec<u8>, words: &[u32]| {
+            words.iter().for_each(|w| out.extend_from_slice(&w.to_le_bytes()))
+        };
         if let Some(size) = small {
             put(&mut out, &[block, links]);
             out.extend_from_slice(&size.to_le_bytes());
             out.extend_from_slice(&listing.offset.to_le_bytes());
             put(&mut out, &[parent]);
         } else {
-            let count =
-                u16::try_from(listing.index.len()).map_err(|_| ImageError::TooMany("entries in one directory"))?;
+            let count = u16::try_from(listing.index.len())
+                .map_err(|_| ImageError::TooMany("entries in one directory"))?;
             put(&mut out, &[links, size, block, parent]);
             out.extend_from_slice(&count.to_le_bytes());
             out.extend_from_slice(&listing.offset.to_le_bytes());
@@ -439,14 +442,14 @@ impl Ids {
 }
 
 /// The table of sets of extended attributes; equal sets are written once.
-struct Xattrs {
+struct XattrTable {
     values: MetaWriter,
     sets: Vec<u8>,
     count: u32,
-    index: HashMap<Vec<(Vec<u8>, Vec<u8>)>, u32>,
+    index: HashMap<Xattrs, u32>,
 }
 
-impl Xattrs {
+impl XattrTable {
     fn new(level: i32) -> Self {
         Self { values: MetaWriter::new(level), sets: Vec::new(), count: 0, index: HashMap::new() }
     }
@@ -469,7 +472,8 @@ impl Xattrs {
         let mut names = 0;
         for (space, short, name, value) in &known {
             let length = u32::try_from(value.len()).map_err(|_| ImageError::TooMany("bytes in an xattr"))?;
-            let short_length = u16::try_from(short.len()).map_err(|_| ImageError::TooMany("bytes in an xattr"))?;
+            let short_length =
+                u16::try_from(short.len()).map_err(|_| ImageError::TooMany("bytes in an xattr"))?;
             self.values.write(&space.to_le_bytes());
             self.values.write(&short_length.to_le_bytes());
             self.values.write(short);

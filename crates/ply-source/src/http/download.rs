@@ -149,7 +149,7 @@ fn attempt<W: Write>(
         transfer
             .sink
             .write_all(&piece[..got])
-            .map_err(|error| SourceError::Store(format!("{} can't be written: {error}", wanted.what)))?;
+            .map_err(|error| SourceError::Write { what: wanted.what.to_owned(), error })?;
         shown.advance(got as u64);
     }
     match transfer.total {

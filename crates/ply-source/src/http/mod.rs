@@ -4,6 +4,8 @@ mod address;
 mod client;
 mod dns;
 mod dns_config;
+#[cfg(test)]
+mod dns_tests;
 mod download;
 mod proxy;
 mod resolver;
