@@ -1,6 +1,7 @@
-//! Drives the forge by hand: `forge base SUITE OUT`, `forge deb PACKAGE OUT [--with P]…`.
+//! Drives the forge by hand: `forge base SUITE OUT`, `forge deb PACKAGE OUT [WITH]…`,
+//! `forge all RECIPES REGISTRY [ARCH]…`.
 
-use ply_forge::{BaseRequest, DebRequest, Forge, ForgeOptions, Observer};
+use ply_forge::{AllRequest, BaseRequest, DebRequest, Forge, ForgeOptions, Observer};
 use ply_image::Dirs;
 use ply_manifest::Arch;
 use std::sync::Arc;
@@ -24,6 +25,24 @@ fn main() {
     options.observer = Arc::new(Loud);
     let forge = Forge::new(options).unwrap_or_else(|e| panic!("{e}"));
     let began = std::time::Instant::now();
+    if args[0] == "all" {
+        let mut request = AllRequest::new(&args[1], &args[2]);
+        if args.len() > 3 {
+            request.archs = args[3..].iter().map(|a| a.parse().expect("arch")).collect();
+        }
+        let report = forge.all(&request).unwrap_or_else(|e| panic!("{e}\n{:?}", e.hint()));
+        for one in &report.minted {
+            println!("minted {} {} bytes {}", one.image, one.bytes, one.digest);
+            one.notes.iter().for_each(|n| println!("  {n}"));
+        }
+        report.unchanged.iter().for_each(|i| println!("unchanged {i}"));
+        report
+            .failed
+            .iter()
+            .for_each(|f| println!("failed {} {}: {} ({:?})", f.name, f.arch, f.error, f.error.hint()));
+        eprintln!("{:?}, {} bytes fetched", began.elapsed(), forge.downloaded());
+        return;
+    }
     let made = match args[0].as_str() {
         "base" => forge.base(&BaseRequest {
             suite: args[1].clone(),

@@ -11,6 +11,7 @@ use crate::files::{Entry, Files, Meta, Spool};
 use crate::inventory::{self, Line};
 use ply_manifest::{Range, Version};
 use sha2::{Digest as _, Sha256};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What a base is made of, before dependencies. libstdc++6 is among them since prebuilt programs (Node's own binary,
@@ -32,6 +33,7 @@ const SEEDS: &[&str] = &[
     "libc6",
     "libstdc++6",
     "mawk",
+    "ncurses-base",
     "netbase",
     "sed",
     "tar",
@@ -55,15 +57,15 @@ const INSTALLERS: &[&str] = &[
 /// other rules is another version.
 const RULES: u32 = 1;
 
-/// A base as files, with what its manifest says.
+/// A base as files.
 #[derive(Debug)]
 pub(crate) struct Base {
-    pub(crate) version: Version,
     pub(crate) files: Files,
     pub(crate) packages: Vec<Line>,
+    /// The date of the newest package, in seconds since 1970; rebuilds for one arch alone don't count.
+    newest: u64,
     /// Keeps the contents of `files`.
-    #[allow(dead_code, reason = "held for its files")]
-    pub(crate) spool: Arc<Spool>,
+    _spool: Arc<Spool>,
 }
 
 /// The packages of a suite's base, sorted by name.
@@ -136,26 +138,37 @@ pub(crate) fn make(suite: &Suite, downloads: &Downloads) -> Result<Base> {
     let spool = Spool::new(&downloads.work())?;
     let mut files = merged_usr();
     let mut newest = 0;
-    for deb in &debs {
-        newest = newest.max(deb.unpack(&mut files, &spool, &|path| !is_ballast(path))?);
+    for (package, deb) in packages.iter().zip(&debs) {
+        let date = deb.unpack(&mut files, &spool, &|path| !is_ballast(path))?;
+        if !is_rebuild(package.version) {
+            newest = newest.max(date);
+        }
     }
     finish(&mut files, suite)?;
     let lines: Vec<Line> = packages.iter().map(Line::of).collect();
     files.put_text("usr/share/ply/packages.json", 0o644, inventory::render(&lines));
-    Ok(Base { version: base_version(suite, &lines, newest)?, files, packages: lines, spool })
+    Ok(Base { files, packages: lines, newest, _spool: spool })
+}
+
+/// Whether a version is a rebuild of the same source for one arch (`+b1`).
+fn is_rebuild(version: &str) -> bool {
+    version.rsplit_once("+b").is_some_and(|(_, n)| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// `13.8.0+20261115.a1b2c3d4`: the point release, the day of the newest package, a hash of names and versions. The
-/// same for both arches where both have the same packages.
-fn base_version(suite: &Suite, packages: &[Line], newest: u64) -> Result<Version> {
+/// hash is over the packages of every arch, so that a base has one version and a lock can hold a digest for each.
+pub(crate) fn base_version(suite: &Suite, base: &Base, others: &[Vec<Package<'_>>]) -> Result<Version> {
+    let mut all: BTreeSet<(&str, &str, &str)> =
+        base.packages.iter().map(|p| (p.name.as_str(), p.version.as_str(), p.arch.as_str())).collect();
+    all.extend(others.iter().flatten().map(|p| (p.name, p.version, p.arch())));
     let mut hash = Sha256::new();
     hash.update(format!("rules {RULES}\n"));
-    for line in packages {
-        hash.update(format!("{} {}\n", line.name, line.version));
+    for (name, version, arch) in all {
+        hash.update(format!("{name} {version} {arch}\n"));
     }
     let point = version::fold(&suite.version)?;
     let hash = hex(&<[u8; 32]>::from(hash.finalize()));
-    Ok(format!("{point}+{}.{}", day(newest), &hash[..8]).parse()?)
+    Ok(format!("{point}+{}.{}", day(base.newest), &hash[..8]).parse()?)
 }
 
 /// The range by which kegs ask for a suite's base: its major version.
@@ -173,6 +186,9 @@ fn finish(files: &mut Files, suite: &Suite) -> Result<()> {
         Some(Entry::File(_, data)) => data.read(),
         _ => Err(missing(path)),
     };
+
+    // Needs a library of the installer's, and is of no use without it.
+    files.remove_where(|path, _| path == b"usr/sbin/update-passwd");
 
     // base-passwd: the first users and groups.
     for name in ["passwd", "group"] {
@@ -238,7 +254,7 @@ fn finish(files: &mut Files, suite: &Suite) -> Result<()> {
     }
 
     // debianutils: the shells, each under both names that a merged /usr gives it.
-    let mut shells: Vec<u8> = b"# /etc/shells: valid login shells\n".to_vec();
+    let mut known = BTreeSet::new();
     let lists: Vec<String> = std::iter::once("usr/share/debianutils/shells".to_owned())
         .chain(
             files
@@ -251,11 +267,12 @@ fn finish(files: &mut Files, suite: &Suite) -> Result<()> {
         for line in String::from_utf8_lossy(&lines).lines().map(str::trim).filter(|l| l.starts_with('/')) {
             let plain = line.strip_prefix("/usr").unwrap_or(line);
             if files.follow(&plain.as_bytes()[1..]).is_some() {
-                shells.extend(format!("{plain}\n/usr{plain}\n").bytes());
+                known.insert(plain.to_owned());
             }
         }
     }
-    files.put_text("etc/shells", 0o644, shells);
+    let shells: String = known.iter().map(|shell| format!("{shell}\n/usr{shell}\n")).collect();
+    files.put_text("etc/shells", 0o644, format!("# /etc/shells: valid login shells\n{shells}"));
 
     // tzdata: the zone of a machine that nobody asked.
     files.put_link("etc/localtime", "/usr/share/zoneinfo/Etc/UTC");

@@ -16,6 +16,8 @@ pub(crate) struct Known {
     pub(crate) ld_library_path: Vec<String>,
     pub(crate) env: BTreeMap<String, String>,
     pub(crate) abi: Option<String>,
+    /// Whether `version` replaces the recipe's.
+    pub(crate) replace_version: bool,
     /// What `{prefix}` in the strings of `[layer]` stands for.
     pub(crate) prefix: String,
 }
@@ -28,8 +30,10 @@ pub(crate) fn complete(text: &str, file: &str, known: &Known) -> Result<(String,
     let root = document.as_table_mut();
     if let Some(version) = &known.version {
         let package = table(root, "package", file)?;
-        if package.get("version").is_none() {
-            insert_after(package, "name", "version", value(version.to_string()));
+        match package.get_mut("version") {
+            None => insert_after(package, "name", "version", value(version.to_string())),
+            Some(stated) if known.replace_version => *stated = value(version.to_string()),
+            Some(_) => {}
         }
     }
     if let Some(base) = &known.base {

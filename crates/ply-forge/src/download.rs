@@ -116,6 +116,7 @@ impl Downloads {
             let path = dir.join(part);
             fs::create_dir_all(&path).map_err(ForgeError::file("cannot create", &path))?;
         }
+        sweep(&dir.join("work"));
         Ok(Self { dir: dir.to_path_buf(), client, fetched: AtomicU64::new(0) })
     }
 
@@ -129,16 +130,20 @@ impl Downloads {
         self.fetched.load(Ordering::Relaxed)
     }
 
+    /// The file of this digest, if the cache has it whole.
+    pub(crate) fn cached(&self, expected: &Expected) -> Option<PathBuf> {
+        let path = self.dir.join("files").join(expected.file());
+        let (found, _) = expected.of(File::open(&path).ok()?, std::io::sink(), u64::MAX).ok()?;
+        (found == *expected).then_some(path)
+    }
+
     /// The file in the cache, fetched if it is not there or not whole.
     pub(crate) fn get(&self, wanted: &Wanted) -> Result<PathBuf> {
-        let path = self.dir.join("files").join(wanted.expected.file());
-        let limit = wanted.bytes.unwrap_or(UNKNOWN_LENGTH);
-        if let Ok(file) = File::open(&path)
-            && let Ok((found, _)) = wanted.expected.of(file, std::io::sink(), limit)
-            && found == wanted.expected
-        {
+        if let Some(path) = self.cached(&wanted.expected) {
             return Ok(path);
         }
+        let path = self.dir.join("files").join(wanted.expected.file());
+        let limit = wanted.bytes.unwrap_or(UNKNOWN_LENGTH);
         let mut reply = self.client.get(&wanted.url, None)?.body(&wanted.url)?;
         let (temporary, mut file) = self.temporary()?;
         let copied = wanted.expected.of(&mut reply, &mut file, limit);
@@ -214,7 +219,9 @@ impl Downloads {
         let validator = cached.as_ref().map(|(v, _)| v.as_str()).filter(|v| !v.is_empty());
         let reply = match (self.client.get(url, validator), &cached) {
             (Ok(reply), _) => reply,
-            (Err(ForgeError::Fetch { .. }), Some((_, bytes))) => return Ok(Some((bytes.clone(), true))),
+            (Err(ForgeError::Fetch { .. } | ForgeError::Network(_)), Some((_, bytes))) => {
+                return Ok(Some((bytes.clone(), true)));
+            }
             (Err(e), _) => return Err(e),
         };
         if reply.status == 304
@@ -250,4 +257,23 @@ impl Downloads {
         let file = File::create(&path).map_err(ForgeError::file("cannot create", &path))?;
         Ok((path, file))
     }
+}
+
+/// Takes away what forges that were killed left: `<word>.<pid>.<n>`, where that process is gone.
+fn sweep(work: &Path) {
+    let Ok(listed) = fs::read_dir(work) else { return };
+    for item in listed.filter_map(std::result::Result::ok) {
+        let name = item.file_name();
+        let pid = name.to_str().and_then(|n| n.split('.').nth(1)?.parse::<i32>().ok());
+        if pid.is_some_and(|pid| !is_alive(pid)) {
+            let path = item.path();
+            let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+        }
+    }
+}
+
+/// Whether a process of this id runs, whoever's it is.
+pub(crate) fn is_alive(pid: i32) -> bool {
+    rustix::process::Pid::from_raw(pid)
+        .is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
 }

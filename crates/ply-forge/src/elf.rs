@@ -38,7 +38,7 @@ impl Elf {
         }
         Ok(match data {
             Data::Bytes(bytes) => parse(&bytes[..], arch),
-            Data::Spooled { path, .. } => {
+            Data::Spooled(path) => {
                 let file =
                     File::open(path.as_path()).map_err(ForgeError::file("cannot read", path.as_path()))?;
                 parse(&ReadCache::new(file), arch)

@@ -1,5 +1,6 @@
 //! Why a package could not be minted: one variant a cause, each one sentence in the user's words.
 
+use ply_source::SourceError;
 use std::io;
 use std::path::PathBuf;
 
@@ -36,6 +37,9 @@ pub enum ForgeError {
         /// What came instead.
         why: String,
     },
+    /// The network, in the words of ply's client.
+    #[error(transparent)]
+    Network(SourceError),
     /// Bytes are not the ones that the index promised.
     #[error("{url} is not what its index promises: expected sha256:{expected}, got sha256:{found}")]
     WrongBytes {
@@ -125,14 +129,9 @@ pub enum ForgeError {
     /// Recipes that need each other in a circle.
     #[error("recipes depend on each other in a circle: {0}")]
     Cycle(String),
-    /// A package that a recipe depends on is neither a recipe nor in the registry.
-    #[error("{package} depends on {wanted:?}, which is neither a recipe here nor in the registry")]
-    NoDependency {
-        /// Who asks.
-        package: String,
-        /// What it asks for.
-        wanted: String,
-    },
+    /// What a recipe depends on can't be resolved from the registry.
+    #[error(transparent)]
+    Resolution(SourceError),
     /// The bytes of a published version would change.
     #[error("{name} is already in the registry with other bytes")]
     Published {
@@ -168,6 +167,7 @@ impl ForgeError {
             Self::NoPackage { nearest: Some(near), .. } => Some(format!("did you mean {near:?}?")),
             Self::Suite(_) => Some("write a code name, as in trixie or bookworm".to_owned()),
             Self::Noun(e) => e.hint.clone(),
+            Self::Network(e) | Self::Resolution(e) => e.hint(),
             Self::Recipe { hint, .. } => hint.clone(),
             Self::Published { .. } => {
                 Some("a published version never changes: raise the version in the recipe".to_owned())

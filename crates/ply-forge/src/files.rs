@@ -35,22 +35,15 @@ impl Meta {
 #[derive(Debug, Clone)]
 pub(crate) enum Data {
     Bytes(Arc<[u8]>),
-    Spooled { path: Arc<PathBuf>, len: u64 },
+    Spooled(Arc<PathBuf>),
 }
 
 impl Data {
-    pub(crate) fn len(&self) -> u64 {
-        match self {
-            Self::Bytes(bytes) => bytes.len() as u64,
-            Self::Spooled { len, .. } => *len,
-        }
-    }
-
     /// The first `limit` bytes.
     pub(crate) fn head(&self, limit: usize) -> Result<Vec<u8>> {
         match self {
             Self::Bytes(bytes) => Ok(bytes[..bytes.len().min(limit)].to_vec()),
-            Self::Spooled { path, .. } => {
+            Self::Spooled(path) => {
                 let mut out = Vec::new();
                 let file =
                     File::open(path.as_path()).map_err(ForgeError::file("cannot read", path.as_path()))?;
@@ -117,7 +110,7 @@ impl Spool {
         let mut file = File::create_new(&path)?;
         let copied = std::io::copy(&mut from.take(len), &mut file)?;
         file.flush()?;
-        if copied == len { Ok(Data::Spooled { path: Arc::new(path), len }) } else { Err(short()) }
+        if copied == len { Ok(Data::Spooled(Arc::new(path))) } else { Err(short()) }
     }
 }
 
@@ -143,11 +136,6 @@ impl Files {
 
     pub(crate) fn len(&self) -> usize {
         self.0.len()
-    }
-
-    /// The sum of all contents, in bytes.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.0.values().map(|e| if let Entry::File(_, data) = e { data.len() } else { 0 }).sum()
     }
 
     /// Entries below a folder (not the folder itself), with whole paths.

@@ -84,6 +84,8 @@ pub struct DebRequest {
     pub path: Vec<String>,
     /// Files and folders that stay out, relative to the prefix.
     pub exclude: Vec<String>,
+    /// Whether the keg depends on the base of its suite; a static program need not.
+    pub base: bool,
     /// The folder that gets the image.
     pub out: PathBuf,
 }
@@ -101,6 +103,7 @@ impl DebRequest {
             symlinks: BTreeMap::new(),
             path: Vec::new(),
             exclude: Vec::new(),
+            base: true,
             out: ".".into(),
         }
     }
@@ -143,7 +146,7 @@ impl Forge {
             options.threads = std::thread::available_parallelism().map_or(1, usize::from);
         }
         let apt = Apt::read(&options.apt_root)?;
-        let client = Client::new(apt.http_proxy.as_deref(), apt.https_proxy.as_deref())?;
+        let client = Client::new(apt.http_proxy.as_deref(), apt.https_proxy.as_deref());
         let downloads = Downloads::new(&options.cache, client)?;
         Ok(Self { options, apt, downloads, suites: Mutex::default(), bases: Mutex::default() })
     }
@@ -198,13 +201,13 @@ impl Forge {
     ) -> Result<(Draft, Arc<Base>)> {
         let suite = self.suite(suite, arch)?;
         let base = self.base_of(&suite)?;
-        let (own, file) = (base::manifest(&suite, &base.version), "ply.toml");
+        let version = self.base_version(&suite, &base)?;
+        let (own, file) = (base::manifest(&suite, &version), "ply.toml");
         let (text, file) = match template {
             Some(Template { text: Some(text), file, .. }) => (text.as_str(), file.as_str()),
             _ => (own.as_str(), file),
         };
-        let known =
-            Known { version: Some(base.version.clone()), abi: Some(ABI.to_owned()), ..Known::default() };
+        let known = Known { version: Some(version), abi: Some(ABI.to_owned()), ..Known::default() };
         let (manifest_text, manifest) = complete(text, file, &known)?;
         let draft = Draft {
             files: base.files.clone(),
@@ -218,6 +221,19 @@ impl Forge {
             notes: Vec::new(),
         };
         Ok((draft, base))
+    }
+
+    /// A base's version, which the package lists of the other arches go into too.
+    fn base_version(&self, suite: &Suite, base: &Base) -> Result<Version> {
+        let mut others = Vec::new();
+        for arch in Arch::ALL.into_iter().filter(|a| *a != suite.arch) {
+            match self.suite(&suite.name, arch) {
+                Ok(other) => others.push(other),
+                Err(why) => self.observer().note(&format!("the base's version leaves {arch} out: {why}")),
+            }
+        }
+        let packages = others.iter().map(|o| base::packages(o)).collect::<Result<Vec<_>>>()?;
+        base::base_version(suite, base, &packages)
     }
 
     /// Makes a keg of a Debian package and of what its programs need beyond the base.
@@ -263,11 +279,16 @@ impl Forge {
         keg.files.put_text(&format!("{prefix}/share/ply/packages.json"), 0o644, inventory::render(&packages));
         let known = Known {
             version: Some(version),
-            base: Some(format!("debian@{}", base::range(&suite)?)),
+            base: request
+                .base
+                .then(|| base::range(&suite))
+                .transpose()?
+                .map(|range| format!("debian@{range}")),
             path: keg.path,
             ld_library_path: keg.ld_library_path,
             env: keg.env,
-            abi: Some(ABI.to_owned()),
+            abi: request.base.then(|| ABI.to_owned()),
+            replace_version: true,
             prefix,
         };
         let own;

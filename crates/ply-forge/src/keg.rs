@@ -51,7 +51,22 @@ pub(crate) fn relocate(
     shape: &Shape,
 ) -> Result<Keg> {
     let triplet = crate::debian::suite::triplet(arch);
-    let place = |path: &[u8]| new_place(path, triplet);
+    let keg = arrange(closure, base, &|path| new_place(path, triplet), prefix, shape)?;
+    if keg.files.len() == 0 {
+        let why = "its packages hold no files".to_owned();
+        return Err(ForgeError::Archive { archive: prefix.to_owned(), why });
+    }
+    Ok(keg)
+}
+
+/// Puts the files of a closure below `prefix`, each where `place` says.
+fn arrange(
+    closure: &Closure,
+    base: &Files,
+    place: &dyn Fn(&[u8]) -> Option<Vec<u8>>,
+    prefix: &str,
+    shape: &Shape,
+) -> Result<Keg> {
     let from = &closure.files;
     let root = prefix.trim_start_matches('/');
     let below = |path: &[u8]| [root.as_bytes(), b"/", path].concat();
@@ -70,7 +85,7 @@ pub(crate) fn relocate(
         let shown = || String::from_utf8_lossy(old).into_owned();
         let moved = match entry {
             Entry::Dir(meta) => Entry::Dir(*meta),
-            Entry::Link(target) => match retarget(from, base, old, target, &new, &place) {
+            Entry::Link(target) => match retarget(from, base, old, target, &new, place) {
                 Some(target) => Entry::Link(target),
                 None => {
                     let target = String::from_utf8_lossy(target);
@@ -86,7 +101,12 @@ pub(crate) fn relocate(
                         let wanted = &head[start..end];
                         let inside =
                             from.follow(wanted).is_some().then(|| from.resolve(wanted, false)).flatten();
-                        match inside.and_then(|at| place(&at)) {
+                        let inside = inside.and_then(|at| place(&at)).or_else(|| {
+                            // A name that only the recipe's own links give.
+                            let at = place(&from.resolve(wanted, false)?)?;
+                            shape.symlinks.contains_key(std::str::from_utf8(&at).ok()?).then_some(at)
+                        });
+                        match inside {
                             Some(new) => {
                                 let mut bytes = data.read()?;
                                 let path = [b"/", below(&new).as_slice()].concat();
@@ -154,6 +174,18 @@ pub(crate) fn relocate(
     keg.files = files;
     keg.notes = notes.into_iter().collect();
     Ok(keg)
+}
+
+/// Puts plain files below `prefix`, as they are.
+pub(crate) fn shape(from: &Files, prefix: &str, shape: &Shape) -> Result<Keg> {
+    // Every file moves by the same distance: as from a closure whose places are already the new ones.
+    let closure = Closure {
+        packages: Vec::new(),
+        files: from.clone(),
+        library_dirs: BTreeSet::new(),
+        unresolved: Vec::new(),
+    };
+    arrange(&closure, &Files::default(), &|path| Some(path.to_vec()), prefix, shape)
 }
 
 /// Whether a folder itself holds shared objects.

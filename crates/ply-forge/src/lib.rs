@@ -4,6 +4,7 @@
 //! Packages are inert, files and a manifest; no script of anyone's is ever run or looked at. The same inputs
 //! give the same bytes on every machine.
 
+mod all;
 mod archive;
 mod base;
 mod base64;
@@ -19,8 +20,12 @@ mod http;
 mod inventory;
 mod keg;
 mod mint;
+mod npm;
 mod observer;
+mod recipe;
+mod registry;
 
+pub use all::{AllReport, AllRequest, Failure};
 pub use closure::Unresolved;
 pub use debian::version::{compare as compare_debian_versions, fold as fold_version, fold_name};
 pub use error::{ForgeError, Result};
@@ -28,3 +33,4 @@ pub use forge::{BaseRequest, DEFAULT_SUITE, DebRequest, Forge, ForgeOptions};
 pub use inventory::Line;
 pub use mint::Minted;
 pub use observer::{Observer, Silent};
+pub use registry::Registry;

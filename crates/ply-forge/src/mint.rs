@@ -61,24 +61,32 @@ impl Draft {
 
     /// Packs into `dir`, under the image's own name; an older file of that name is replaced in one step.
     pub(crate) fn pack(self, dir: &Path, threads: usize) -> Result<Minted> {
+        let mut minted = self.pack_beside(dir, threads)?;
+        let path = dir.join(minted.image.to_string());
+        fs::rename(&minted.path, &path).map_err(|e| {
+            let _ = fs::remove_file(&minted.path);
+            ForgeError::file("cannot write", &path)(e)
+        })?;
+        minted.path = path;
+        sync_dir(dir)?;
+        Ok(minted)
+    }
+
+    /// Packs into a temporary file in `dir`, for the caller to rename or remove.
+    pub(crate) fn pack_beside(self, dir: &Path, threads: usize) -> Result<Minted> {
         fs::create_dir_all(dir).map_err(ForgeError::file("cannot create", dir))?;
         let image = self.image();
         let tree = self.tree()?;
         let mut options = PackOptions::new(LEVEL_FORGE);
         options.threads = threads;
         options.keep_owners = self.is_base;
-        let (temporary, mut file) = temporary(dir, &image.to_string())?;
+        let (path, mut file) = temporary(dir, &image.to_string())?;
         let packed = ply_image::pack(&tree, &options, &mut file)
             .map_err(|e| ForgeError::Image(e.to_string()))
             .and_then(|packed| {
-                file.sync_all().map(|()| packed).map_err(ForgeError::file("cannot write", &temporary))
+                file.sync_all().map(|()| packed).map_err(ForgeError::file("cannot write", &path))
             });
-        let path = dir.join(image.to_string());
-        let moved = packed.and_then(|packed| {
-            fs::rename(&temporary, &path).map(|()| packed).map_err(ForgeError::file("cannot write", &path))
-        });
-        let packed = moved.inspect_err(|_| drop(fs::remove_file(&temporary)))?;
-        sync_dir(dir)?;
+        let packed = packed.inspect_err(|_| drop(fs::remove_file(&path)))?;
         Ok(Minted {
             image,
             digest: packed.digest,
@@ -104,7 +112,7 @@ impl Draft {
                 Entry::File(meta, data) => {
                     let source = match data {
                         Data::Bytes(bytes) => Source::Bytes(bytes.to_vec()),
-                        Data::Spooled { path, .. } => Source::Path(path.as_path().to_path_buf()),
+                        Data::Spooled(path) => Source::Path(path.as_path().to_path_buf()),
                     };
                     tree.add_file(at, source, attr(meta.mode, meta.uid, meta.gid))
                 }

@@ -224,6 +224,41 @@ mod tests {
     }
 
     #[test]
+    fn long_names_are_read_and_endless_ones_are_not() {
+        let long = format!("./{}/file", "d".repeat(120));
+        let extension = |kind, body: &[u8]| -> Vec<u8> {
+            let made = Made { name: "x", kind, body, link: "" };
+            let mut made = tarball(&[made]);
+            made.truncate(made.len() - 1024);
+            made
+        };
+        let pax_line = |key: &str, value: &str| {
+            let rest = format!(" {key}={value}\n");
+            let len = (rest.len() + 2..).find(|n| n.to_string().len() + rest.len() == *n).unwrap();
+            format!("{len}{rest}").into_bytes()
+        };
+        let after = tarball(&[entry("short", b"x")]);
+        let unpack_data = |data: &[u8]| unpack(&deb(&[("debian-binary", b"2.0\n"), ("data.tar", data)]));
+        for extension in [
+            extension(tar::EntryType::GNULongName, format!("{long}\0").as_bytes()),
+            extension(tar::EntryType::XHeader, &pax_line("path", &long)),
+        ] {
+            let (files, _) = unpack_data(&[extension, after.clone()].concat()).unwrap();
+            assert!(files.get(&long.as_bytes()[2..]).is_some());
+        }
+        let table = [
+            ("endless", extension(tar::EntryType::GNULongName, &vec![b'a'; 70 << 10])),
+            ("endless", extension(tar::EntryType::XHeader, &vec![b'a'; 2 << 20])),
+            ("size twice", extension(tar::EntryType::XHeader, &pax_line("size", "9999999999999"))),
+            ("climbs out", extension(tar::EntryType::XHeader, &pax_line("path", "../../x"))),
+        ];
+        for (words, extension) in table {
+            let refused = unpack_data(&[extension, after.clone()].concat()).unwrap_err();
+            assert!(refused.contains(words), "{refused}");
+        }
+    }
+
+    #[test]
     fn odd_containers_are_refused() {
         let data = gzip(&tarball(&[entry("./a", b"x")]));
         let good = deb(&[("debian-binary", b"2.0\n"), ("data.tar.gz", &data)]);

@@ -8,4 +8,4 @@ mod tarball;
 
 pub(crate) use deb::Deb;
 pub(crate) use decompress::{Compression, decompressor};
-pub(crate) use tarball::Limits;
+pub(crate) use tarball::{Limits, unpack};

@@ -21,8 +21,22 @@ impl Default for Limits {
     }
 }
 
+/// The longest name or link that an extension header may carry; the kernel takes 4 KiB.
+const LONG_NAME_MAX: u64 = 64 << 10;
+/// The largest extended header (pax) that is read.
+const PAX_MAX: u64 = 1 << 20;
+
+/// What extension headers say of the entry behind them.
+#[derive(Default)]
+struct Extended {
+    path: Option<Vec<u8>>,
+    link: Option<Vec<u8>>,
+}
+
 /// Unpacks into `files`. `place` turns an entry's name (its `..`-free names, joined by `/`) into a path of the tree,
 /// or leaves the entry out.
+///
+/// Extension headers are read here and not by the tar crate, which takes them into memory whatever their length.
 ///
 /// # Errors
 /// The rule that an entry breaks, in words, with its name.
@@ -33,37 +47,53 @@ pub(crate) fn unpack(
     files: &mut Files,
     place: &dyn Fn(&[u8]) -> Option<Vec<u8>>,
 ) -> Result<(), String> {
-    // Headers of links, long names and padding count too: a stream can't be endless without entries.
+    // Headers and padding count too: a stream can't be endless without entries.
     let stream = stream.take(limits.bytes.saturating_add(limits.entries.saturating_mul(4096)));
     let mut archive = tar::Archive::new(stream);
     let (mut entries, mut bytes) = (0_u64, 0_u64);
-    for entry in archive.entries().map_err(|e| e.to_string())? {
+    let mut extended = Extended::default();
+    for entry in archive.entries().map_err(|e| e.to_string())?.raw(true) {
         let mut entry = entry.map_err(|e| e.to_string())?;
         entries += 1;
         if entries > limits.entries {
             return Err(format!("it holds more than {} entries", limits.entries));
         }
-        let raw = entry.path_bytes().into_owned();
+        let kind = entry.header().entry_type();
+        match kind {
+            tar::EntryType::GNULongName => {
+                extended.path = Some(until_nul(read_header(&mut entry, LONG_NAME_MAX)?));
+                continue;
+            }
+            tar::EntryType::GNULongLink => {
+                extended.link = Some(until_nul(read_header(&mut entry, LONG_NAME_MAX)?));
+                continue;
+            }
+            tar::EntryType::XHeader => {
+                pax(&read_header(&mut entry, PAX_MAX)?, &mut extended)?;
+                continue;
+            }
+            tar::EntryType::XGlobalHeader => continue,
+            _ => {}
+        }
+        let Extended { path, link } = std::mem::take(&mut extended);
+        let raw = path.unwrap_or_else(|| entry.header().path_bytes().into_owned());
         let shown = || String::from_utf8_lossy(&raw).escape_debug().to_string();
         let name = clean(&raw).map_err(|why| format!("its entry \"{}\" {why}", shown()))?;
         let header = entry.header();
+        // npm's tarballs leave the owner blank.
         let number = |n: std::io::Result<u64>| {
-            n.ok()
-                .and_then(|n| u32::try_from(n).ok())
-                .ok_or_else(|| format!("\"{}\" has an owner beyond 32 bits", shown()))
+            u32::try_from(n.unwrap_or(0)).map_err(|_| format!("\"{}\" has an owner beyond 32 bits", shown()))
         };
         let mode = header.mode().map_err(|e| format!("\"{}\": {e}", shown()))? & 0o7777;
         let meta = Meta { mode, uid: number(header.uid())?, gid: number(header.gid())? };
-        let kind = header.entry_type();
-        let link = |entry: &tar::Entry<'_, _>| {
-            let target = entry.link_name_bytes().map(std::borrow::Cow::into_owned).filter(|t| !t.is_empty());
-            target
-                .filter(|t| !t.contains(&0))
-                .ok_or_else(|| format!("the link \"{}\" leads nowhere", shown()))
+        let target = || {
+            let target = link.or_else(|| header.link_name_bytes().map(std::borrow::Cow::into_owned));
+            let target = target.filter(|t| !t.is_empty() && !t.contains(&0));
+            target.ok_or_else(|| format!("the link \"{}\" leads nowhere", shown()))
         };
         let made = match kind {
             tar::EntryType::Directory => Entry::Dir(meta),
-            tar::EntryType::Regular | tar::EntryType::Continuous | tar::EntryType::GNUSparse => {
+            tar::EntryType::Regular | tar::EntryType::Continuous => {
                 let len = entry.size();
                 bytes = bytes.saturating_add(len);
                 if bytes > limits.bytes {
@@ -72,9 +102,9 @@ pub(crate) fn unpack(
                 let data = spool.take(&mut entry, len).map_err(|e| format!("\"{}\": {e}", shown()))?;
                 Entry::File(meta, data)
             }
-            tar::EntryType::Symlink => Entry::Link(link(&entry)?),
+            tar::EntryType::Symlink => Entry::Link(target()?),
             tar::EntryType::Link => {
-                let target = link(&entry)?;
+                let target = target()?;
                 let target = clean(&target).map_err(|why| format!("the hard link \"{}\" {why}", shown()))?;
                 let found = place(&target).and_then(|t| files.get(&files.resolve(&t, false)?)).cloned();
                 match found {
@@ -84,11 +114,41 @@ pub(crate) fn unpack(
                     }
                 }
             }
-            tar::EntryType::XGlobalHeader => continue,
             _ => return Err(format!("its entry \"{}\" is a device, a fifo or something unknown", shown())),
         };
         if let Some(at) = place(&name) {
             files.put(&at, made)?;
+        }
+    }
+    Ok(())
+}
+
+/// The body of an extension header.
+fn read_header(entry: &mut impl Read, limit: u64) -> Result<Vec<u8>, String> {
+    let mut body = Vec::new();
+    entry.take(limit + 1).read_to_end(&mut body).map_err(|e| e.to_string())?;
+    if body.len() as u64 > limit {
+        Err("it has a header with a name of endless length".to_owned())
+    } else {
+        Ok(body)
+    }
+}
+
+fn until_nul(mut text: Vec<u8>) -> Vec<u8> {
+    text.truncate(text.iter().position(|b| *b == 0).unwrap_or(text.len()));
+    text
+}
+
+/// Takes names out of a pax header. A size there, for files beyond 8 GiB, is refused: no package has one.
+fn pax(body: &[u8], extended: &mut Extended) -> Result<(), String> {
+    for field in tar::PaxExtensions::new(body) {
+        let field = field.map_err(|e| e.to_string())?;
+        match field.key_bytes() {
+            b"path" => extended.path = Some(field.value_bytes().to_vec()),
+            b"linkpath" => extended.link = Some(field.value_bytes().to_vec()),
+            b"size" => return Err("it states a size twice".to_owned()),
+            key if key.starts_with(b"GNU.sparse") => return Err("it holds a sparse file".to_owned()),
+            _ => {}
         }
     }
     Ok(())

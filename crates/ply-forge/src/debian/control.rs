@@ -3,12 +3,12 @@
 
 /// One paragraph; fields in the order of the file, names as written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Paragraph<'a>(pub &'a str);
+pub(crate) struct Paragraph<'a>(pub(crate) &'a str);
 
 impl<'a> Paragraph<'a> {
     /// The value of a field whose name is compared without case, continuation lines included (with their line
     /// breaks and leading blanks). `None` where there is no such field.
-    pub fn get(&self, field: &str) -> Option<&'a str> {
+    pub(crate) fn get(&self, field: &str) -> Option<&'a str> {
         let text = self.0;
         let mut start = 0;
         while start < text.len() {
@@ -37,7 +37,7 @@ fn end_of_field(text: &str, start: usize) -> usize {
 }
 
 /// The paragraphs of a text, separated by empty lines; lines that begin with `#` don't end one.
-pub fn paragraphs(text: &str) -> impl Iterator<Item = Paragraph<'_>> {
+pub(crate) fn paragraphs(text: &str) -> impl Iterator<Item = Paragraph<'_>> {
     let mut rest = text;
     std::iter::from_fn(move || {
         rest = rest.trim_start_matches(['\n', '\r']);

@@ -137,14 +137,6 @@ impl Index {
         names
     }
 
-    /// The packages of one source package, sorted by name.
-    pub(crate) fn of_source(&self, source: &str) -> Vec<Package<'_>> {
-        let mut all: Vec<Package<'_>> =
-            self.newest.keys().filter_map(|name| self.get(name)).filter(|p| p.source() == source).collect();
-        all.sort_unstable_by_key(|p| p.name);
-        all
-    }
-
     /// Who satisfies one term: the first alternative that some package satisfies; a real package before a
     /// provider, providers by name. A package of `chosen` is taken before others.
     pub(crate) fn satisfier(
@@ -238,7 +230,6 @@ mod tests {
         assert_eq!(index.get("a").unwrap().version, "1-1+deb13u1");
         assert_eq!(index.get("a").unwrap().source(), "src");
         assert_eq!(index.get("b").unwrap().version, "2");
-        assert_eq!(index.of_source("b").len(), 1);
         assert!(index.get("c").is_none());
     }
 

@@ -5,16 +5,16 @@ use std::cmp::Ordering;
 
 /// One alternative: `libc6 (>= 2.38)`, `python3:any`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Relation<'a> {
+pub(crate) struct Relation<'a> {
     /// The name, without its arch qualifier.
-    pub name: &'a str,
+    pub(crate) name: &'a str,
     /// The operator and the version, where one is asked for.
-    pub version: Option<(Operator, &'a str)>,
+    pub(crate) version: Option<(Operator, &'a str)>,
 }
 
 /// How a version is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operator {
+pub(crate) enum Operator {
     /// `<<`
     Less,
     /// `<=`
@@ -41,13 +41,13 @@ impl Operator {
 
 impl Relation<'_> {
     /// Whether a package (or a versioned provision) of this version satisfies the relation's version.
-    pub fn accepts(&self, version: &str) -> bool {
+    pub(crate) fn accepts(&self, version: &str) -> bool {
         self.version.is_none_or(|(operator, wanted)| operator.holds(version::compare(version, wanted)))
     }
 }
 
 /// The alternatives of each comma-separated term. What can't be read as a relation is left out.
-pub fn parse(field: &str) -> Vec<Vec<Relation<'_>>> {
+pub(crate) fn parse(field: &str) -> Vec<Vec<Relation<'_>>> {
     let terms = field.split(',').map(|term| term.split('|').filter_map(one).collect::<Vec<_>>());
     terms.filter(|alternatives| !alternatives.is_empty()).collect()
 }

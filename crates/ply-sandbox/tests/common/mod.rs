@@ -179,7 +179,45 @@ fn make_tree(tree: &Path) {
     for applet in String::from_utf8(list.stdout).unwrap().lines().filter(|name| *name != "busybox") {
         symlink("busybox", tree.join("bin").join(applet)).unwrap();
     }
+    fs::copy(attack(), tree.join("bin/attack")).unwrap();
     fs::write(tree.join("etc/motd"), "hello\n").unwrap();
+    fs::write(tree.join("etc/group"), "root:x:0:\n").unwrap();
+}
+
+/// The program that attacks, built when its source changed.
+fn attack() -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/common/attack.c");
+    let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join("attack");
+    let changed = |path: &Path| fs::metadata(path).and_then(|is| is.modified()).ok();
+    if changed(&built) < changed(&source) {
+        let fresh = built.with_extension(unique());
+        let done = Command::new("cc").args(["-static", "-O1", "-o"]).args([&fresh, &source]).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+        fs::rename(fresh, &built).unwrap();
+    }
+    built
+}
+
+/// Makes a test of each function twice: as root, and as the unprivileged user.
+#[macro_export]
+macro_rules! both {
+    ($($name:ident)*) => {
+        mod root_box {
+            $(#[test]
+            fn $name() {
+                assert!(rustix::process::geteuid().is_root(), "these tests need root");
+                super::$name();
+            })*
+        }
+        mod rootless_box {
+            $(#[test]
+            fn $name() {
+                if $crate::common::as_user(concat!("rootless_box::", stringify!($name))) {
+                    super::$name();
+                }
+            })*
+        }
+    };
 }
 
 /// The unprivileged user of the rootless tests; made, with an id range, where it isn't there yet.
