@@ -6,11 +6,12 @@
 use crate::BuildError;
 use crate::ship::TEMPORARY_PREFIX;
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 /// A file that is not yet in its place; dropped, it is gone.
 pub(crate) struct Pending {
@@ -18,9 +19,6 @@ pub(crate) struct Pending {
     path: PathBuf,
     placed: bool,
 }
-
-/// What is younger than this is not swept: it may have been made but not locked yet.
-const YOUNG: Duration = Duration::from_secs(30);
 
 impl Pending {
     /// A new temporary file in `folder`.
@@ -31,9 +29,14 @@ impl Pending {
             let path = folder.join(format!("{TEMPORARY_PREFIX}{}-{number}", std::process::id()));
             match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
                 Ok(file) => {
-                    // A file system without locks only loses the sweep.
-                    let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
-                    return Ok(Self { file, path, placed: false });
+                    // A sweep may have come between: it has the lock, or the file has no name any more.
+                    let nameless = || file.metadata().is_ok_and(|m| m.nlink() == 0);
+                    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                        Err(Errno::WOULDBLOCK) => {}
+                        Ok(()) if nameless() => {}
+                        // A file system without locks only loses the sweep.
+                        Ok(()) | Err(_) => return Ok(Self { file, path, placed: false }),
+                    }
                 }
                 // Another namespace's process of the same id, or what one left behind.
                 Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
@@ -44,10 +47,6 @@ impl Pending {
 
     pub(crate) fn file(&mut self) -> &mut File {
         &mut self.file
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Puts the file in its place, which is in the same folder, replacing what is there.
@@ -89,10 +88,7 @@ pub(crate) fn sweep(folder: &Path) {
         if !entry.file_name().to_string_lossy().starts_with(TEMPORARY_PREFIX) {
             continue;
         }
-        let old = entry.metadata().is_ok_and(|m| {
-            m.is_file() && m.modified().is_ok_and(|t| t.elapsed().is_ok_and(|age| age > YOUNG))
-        });
-        if old
+        if entry.file_type().is_ok_and(|t| t.is_file())
             && let Ok(file) = File::open(entry.path())
             && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
         {
@@ -104,7 +100,6 @@ pub(crate) fn sweep(folder: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::SystemTime;
 
     fn names(folder: &Path) -> Vec<String> {
         let mut names: Vec<String> =
@@ -125,20 +120,31 @@ mod tests {
     }
 
     #[test]
+    fn writers_and_sweepers_at_once_lose_nothing() {
+        let temp = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for n in 0..3 {
+                let at = temp.path().join(format!("{n}"));
+                scope.spawn(move || (0..200).for_each(|_| write(&at, b"x").unwrap()));
+            }
+            scope.spawn(|| (0..600).for_each(|_| sweep(temp.path())));
+        });
+        assert_eq!(names(temp.path()), ["0", "1", "2"]);
+    }
+
+    #[test]
     fn only_what_nobody_holds_is_swept() {
         let temp = tempfile::tempdir().unwrap();
-        let long_ago = SystemTime::now() - Duration::from_secs(3600);
-        let make = |name: &str| {
-            let file = File::create(temp.path().join(name)).unwrap();
-            file.set_modified(long_ago).unwrap();
-            file
-        };
+        let make = |name: &str| File::create(temp.path().join(name)).unwrap();
         drop(make(".ply-tmp-1-dead"));
         let live = make(".ply-tmp-2-live");
         flock(&live, FlockOperation::NonBlockingLockExclusive).unwrap();
         drop(make("app.js"));
-        File::create(temp.path().join(".ply-tmp-3-young")).unwrap();
+        let pending = Pending::create(temp.path()).unwrap();
         sweep(temp.path());
-        assert_eq!(names(temp.path()), [".ply-tmp-2-live", ".ply-tmp-3-young", "app.js"]);
+        let own = pending.path.file_name().unwrap().to_str().unwrap().to_owned();
+        let mut expected = vec![".ply-tmp-2-live".to_owned(), own, "app.js".to_owned()];
+        expected.sort();
+        assert_eq!(names(temp.path()), expected);
     }
 }

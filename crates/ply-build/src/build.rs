@@ -335,7 +335,8 @@ impl<'r> Job<'r> {
         let earlier = Record::read(&record_path);
         // A base keeps owners and xattrs, which the fingerprint doesn't look at: it is always packed.
         let skippable = self.manifest.kind() != Kind::Base;
-        let (fingerprint, files, hashed_ns) = self.fingerprint(listing, decision, lock, earlier.as_ref())?;
+        let Content { fingerprint, files, hashed_ns } =
+            self.fingerprint(listing, decision, lock, earlier.as_ref())?;
         if skippable
             && let Some(earlier) = earlier.filter(|r| r.fingerprint == fingerprint)
             && let Some(made) = self.made_before(&earlier)
@@ -347,6 +348,7 @@ impl<'r> Job<'r> {
             }
             return Ok(made);
         }
+        atomic::sweep(&record::folder(&self.request.dirs.data));
         let tree = self.tree(listing, decision, lock)?;
         let made = self.pack(&tree)?;
         // A file that changed since it was hashed was packed as it is now: then nothing is remembered.
@@ -374,7 +376,7 @@ impl<'r> Job<'r> {
         decision: &Decision,
         lock: Option<&str>,
         earlier: Option<&Record>,
-    ) -> Result<(Digest, HashMap<Vec<u8>, Known>, i128), BuildError> {
+    ) -> Result<Content, BuildError> {
         let dir = &self.request.dir;
         let regular = |n: &&usize| matches!(listing.entries[**n].kind, EntryKind::File(_));
         let files: Vec<(PathBuf, &[u8], Stat)> = decision
@@ -422,7 +424,8 @@ impl<'r> Job<'r> {
                 EntryKind::Fifo | EntryKind::Socket | EntryKind::Device => add(b"special"),
             }
         }
-        Ok((Digest::from_bytes(hash.finalize().into()), known, hashed_ns))
+        let fingerprint = Digest::from_bytes(hash.finalize().into());
+        Ok(Content { fingerprint, files: known, hashed_ns })
     }
 
     /// The image of an earlier build, where it is still there and still those bytes.
@@ -511,6 +514,16 @@ impl<'r> Job<'r> {
         pending.place(target)?;
         Ok(Made { digest: packed.digest, path: target.clone(), bytes: packed.bytes, skipped: false })
     }
+}
+
+/// What an image is made of.
+struct Content {
+    /// All of it, as one digest.
+    fingerprint: Digest,
+    /// Each file.
+    files: HashMap<Vec<u8>, Known>,
+    /// When the files were hashed, in nanoseconds since 1970.
+    hashed_ns: i128,
 }
 
 struct Made {

@@ -21,12 +21,7 @@ pub struct Addition {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Edited {
     /// The manifest as it now reads.
-    Changed {
-        /// The whole text.
-        text: String,
-        /// What stood there before, as `22` or, for a base, `debian@13`; none where it is new.
-        before: Option<String>,
-    },
+    Changed(String),
     /// It says that already: nothing to write.
     Already,
 }
@@ -119,17 +114,11 @@ pub fn set_range(text: &str, file: &str, name: &PackageName, range: &Range) -> R
     })
 }
 
-/// What was there before an edit: nothing, or what it said.
-enum Before {
-    Nothing,
-    Text(String),
-    Same,
-}
-
+/// Reads, changes and reads again. `change` says whether it changed anything.
 fn edit(
     text: &str,
     file: &str,
-    change: impl FnOnce(&mut DocumentMut) -> Result<Before, EditError>,
+    change: impl FnOnce(&mut DocumentMut) -> Result<bool, EditError>,
 ) -> Result<Edited, EditError> {
     // The manifest's own parser words faults of the file; a manifest that only lacks what is added is edited.
     let Ok(mut document) = text.parse::<DocumentMut>() else {
@@ -141,14 +130,12 @@ fn edit(
     if let Ok(Document::Composition(_)) = Document::parse(text, file) {
         return Err(EditError::Composition(file.to_owned()));
     }
-    let before = match change(&mut document)? {
-        Before::Same => return Ok(Edited::Already),
-        Before::Nothing => None,
-        Before::Text(before) => Some(before),
-    };
+    if !change(&mut document)? {
+        return Ok(Edited::Already);
+    }
     let text = document.to_string();
     Document::parse(&text, file).map_err(EditError::Manifest)?;
-    Ok(Edited::Changed { text, before })
+    Ok(Edited::Changed(text))
 }
 
 /// Whether the manifest has the grouped shape. One that shows neither is grouped, which is the shape to write.
@@ -175,7 +162,7 @@ fn is_grouped(document: &DocumentMut) -> bool {
     let in_package = |key: &&str| {
         document.get("package").and_then(Item::as_table_like).is_some_and(|p| p.get(key).is_some())
     };
-    !flat_tables.iter().any(|t| document.contains_key(t)) && !flat_keys.iter().any(|k| in_package(&k))
+    !flat_tables.iter().any(|t| document.contains_key(t)) && !flat_keys.iter().any(in_package)
 }
 
 /// A table at the top, made where it is missing.
@@ -213,7 +200,7 @@ fn as_table(item: &mut Item) -> &mut dyn TableLike {
     item.as_table_like_mut().unwrap_or_else(|| unreachable!("it is a table now"))
 }
 
-fn set_dependency(dependencies: &mut dyn TableLike, addition: &Addition) -> Before {
+fn set_dependency(dependencies: &mut dyn TableLike, addition: &Addition) -> bool {
     let name = addition.name.as_str();
     let range = addition.range.to_string();
     let Some(existing) = dependencies.get_mut(name) else {
@@ -235,14 +222,14 @@ fn set_dependency(dependencies: &mut dyn TableLike, addition: &Addition) -> Befo
         if sorted && !inline {
             dependencies.sort_values();
         }
-        return Before::Nothing;
+        return true;
     };
     let source =
         |item: &Item| item.as_table_like().and_then(|t| t.get("source")?.as_str().map(str::to_owned));
     let (old_source, old_range) = (source(existing), range_of(existing));
     let new_source = addition.source.clone().or_else(|| old_source.clone());
     if old_range.as_deref() == Some(&range) && old_source == new_source {
-        return Before::Same;
+        return false;
     }
     match existing.as_table_like_mut().filter(|_| new_source.is_some()) {
         Some(table) => {
@@ -253,10 +240,10 @@ fn set_dependency(dependencies: &mut dyn TableLike, addition: &Addition) -> Befo
         }
         None => replace(existing, dependency(&range, new_source.as_deref())),
     }
-    Before::Text(old_range.unwrap_or_default())
+    true
 }
 
-fn set_base(home: &mut dyn TableLike, file: &str, addition: &Addition) -> Result<Before, EditError> {
+fn set_base(home: &mut dyn TableLike, file: &str, addition: &Addition) -> Result<bool, EditError> {
     let (name, range) = (addition.name.as_str(), addition.range.to_string());
     let short = format!("{name}@{range}");
     let Some(existing) = home.get_mut("base") else {
@@ -265,7 +252,7 @@ fn set_base(home: &mut dyn TableLike, file: &str, addition: &Addition) -> Result
             Some(source) => long_base(name, &range, source),
         };
         home.insert("base", Item::Value(value));
-        return Ok(Before::Nothing);
+        return Ok(true);
     };
     if existing.as_bool() == Some(true) {
         return Err(EditError::IsBase(file.to_owned()));
@@ -280,7 +267,7 @@ fn set_base(home: &mut dyn TableLike, file: &str, addition: &Addition) -> Result
     };
     let source = addition.source.clone().or_else(|| old_source.clone());
     if before == short && source == old_source {
-        return Ok(Before::Same);
+        return Ok(false);
     }
     match (existing.as_table_like_mut(), source) {
         (Some(table), source) => {
@@ -293,7 +280,7 @@ fn set_base(home: &mut dyn TableLike, file: &str, addition: &Addition) -> Result
         (None, Some(source)) => replace(existing, long_base(name, &range, &source)),
         (None, None) => replace(existing, Value::from(short)),
     }
-    Ok(Before::Text(before))
+    Ok(true)
 }
 
 fn dependency(range: &str, source: Option<&str>) -> Value {

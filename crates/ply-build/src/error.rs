@@ -52,10 +52,10 @@ pub enum BuildError {
     Reserved(String),
     /// A package could not be resolved or fetched.
     #[error(transparent)]
-    Source(#[from] ply_source::SourceError),
+    Source(Box<ply_source::SourceError>),
     /// The image could not be packed, or the store refused it.
     #[error(transparent)]
-    Image(#[from] ply_image::ImageError),
+    Image(Box<ply_image::ImageError>),
     /// A file or folder could not be read or written.
     #[error("can't {verb} {}: {error}", path.display())]
     Io {
@@ -66,6 +66,18 @@ pub enum BuildError {
         /// Why.
         error: io::Error,
     },
+}
+
+impl From<ply_source::SourceError> for BuildError {
+    fn from(error: ply_source::SourceError) -> Self {
+        Self::Source(Box::new(error))
+    }
+}
+
+impl From<ply_image::ImageError> for BuildError {
+    fn from(error: ply_image::ImageError) -> Self {
+        Self::Image(Box::new(error))
+    }
 }
 
 fn quoted(list: &[String]) -> String {

@@ -282,9 +282,9 @@ mod tests {
             };
             record.write(&at).unwrap();
             prop_assert_eq!(Record::read(&at), Some(record));
-            // Cut anywhere, it is no record.
+            // Cut anywhere in front of its last line's end, it is no record.
             let bytes = std::fs::read(&at).unwrap();
-            prop_assert_eq!(Record::parse(&bytes[..bytes.len() - 1 - n as usize % (bytes.len() - 1)]), None);
+            prop_assert_eq!(Record::parse(&bytes[..bytes.len() - 2 - n as usize % (bytes.len() - 2)]), None);
         }
 
         #[test]

@@ -263,7 +263,12 @@ fn start(
     let failed = |why: std::io::Error| RunError::plain(format!("{}.{slot} can't be watched: {why}", plan.name));
     let pidfd = rustix::io::fcntl_dupfd_cloexec(instance.pidfd(), 3).map_err(|e| failed(e.into()))?;
     let tell = send.clone();
-    when_readable(pidfd, move || tell.send(Event::Ended(slot)).is_ok()).map_err(failed)?;
+    // Once: the pidfd of a process that was waited for stays readable for ever.
+    let ended = move || {
+        let _ = tell.send(Event::Ended(slot));
+        false
+    };
+    when_readable(pidfd, ended).map_err(failed)?;
     let ring = streams.ring(&ready.dirs, plan.name.as_str(), slot, pool);
     let terminal = instance.take_terminal();
     pool.add(instance, state);
