@@ -128,9 +128,10 @@ impl RunError {
             Self::Usage { hint, .. } => Some(hint.clone()),
             Self::File(diagnostics) => diagnostics.0.iter().find_map(|d| d.hint.clone()),
             Self::Noun(noun) => noun.hint.clone(),
-            Self::Background { hint, .. } | Self::Refused { hint, .. } | Self::NoEntrypoint { hint, .. } | Self::NotExecutable { hint, .. } => {
-                hint.clone()
-            }
+            Self::Background { hint, .. }
+            | Self::Refused { hint, .. }
+            | Self::NoEntrypoint { hint, .. }
+            | Self::NotExecutable { hint, .. } => hint.clone(),
             Self::Running { name, .. } => {
                 Some(format!("stop it with ply stop {name}, or run this one under another --name"))
             }
