@@ -143,7 +143,8 @@ impl Plan {
         let trees = self.trees.as_deref().unwrap_or_default();
         for (index, tree) in trees.iter().enumerate() {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let layer = rustix::fs::open(tree.as_c_str(), flags, Mode::empty()).at_item(Step::Layer, index)?;
+            let layer =
+                rustix::fs::open(tree.as_c_str(), flags, Mode::empty()).at_item(Step::Layer, index)?;
             numbers[index] = sys::raw(&layer);
             open[index] = Some(layer);
         }
@@ -298,7 +299,8 @@ fn check(spec: &Spec) -> Result<(), LaunchError> {
     if spec.layers.is_empty() || spec.layers.len() > MAX_LAYERS {
         return invalid(format!("a box has 1 to {MAX_LAYERS} layers, not {}", spec.layers.len()));
     }
-    if let Some(layer) = spec.layers.iter().find(|layer| !plain(&layer.digest) || layer.digest.contains('/')) {
+    if let Some(layer) = spec.layers.iter().find(|layer| !plain(&layer.digest) || layer.digest.contains('/'))
+    {
         return invalid(format!("not a digest: {:?}", layer.digest));
     }
     if spec.mounts.len() >= MAX_FDS {

@@ -232,7 +232,8 @@ impl App {
         rustix::thread::set_thread_res_uid(self.uid, self.uid, self.uid).at(Step::User)?;
         // Root's exec takes what is permitted from the bounding set; anybody else's from the ambient one.
         // Inheritable stays empty otherwise (CVE-2022-27649).
-        set_capabilities(self.capabilities, if keep { self.capabilities } else { 0 }).at(Step::Capabilities)?;
+        set_capabilities(self.capabilities, if keep { self.capabilities } else { 0 })
+            .at(Step::Capabilities)?;
         ambient(if keep { self.capabilities } else { 0 }).at(Step::Capabilities)
     }
 
@@ -310,9 +311,9 @@ fn ambient(keep: u64) -> Sys<()> {
         check(i64::from(unsafe { libc::prctl(libc::PR_CAP_AMBIENT, what, capability, 0, 0) })).map(drop)
     };
     prctl(libc::PR_CAP_AMBIENT_CLEAR_ALL, 0)?;
-    (0..64).filter(|capability| keep >> capability & 1 == 1).try_for_each(|capability| {
-        prctl(libc::PR_CAP_AMBIENT_RAISE, capability)
-    })
+    (0..64)
+        .filter(|capability| keep >> capability & 1 == 1)
+        .try_for_each(|capability| prctl(libc::PR_CAP_AMBIENT_RAISE, capability))
 }
 
 fn hard_open_files() -> u64 {
@@ -329,7 +330,13 @@ pub(crate) fn raise_open_files(pid: i32) {
     let limit = libc::rlimit64 { rlim_cur: OPEN_FILES.0, rlim_max: OPEN_FILES.1 };
     // SAFETY: the struct outlives the call. Without the right the host's own limit stands, as the spec allows.
     unsafe {
-        libc::syscall(libc::SYS_prlimit64, pid, libc::RLIMIT_NOFILE, &raw const limit, std::ptr::null::<u8>());
+        libc::syscall(
+            libc::SYS_prlimit64,
+            pid,
+            libc::RLIMIT_NOFILE,
+            &raw const limit,
+            std::ptr::null::<u8>(),
+        );
     }
 }
 
@@ -342,7 +349,9 @@ fn install(filter: &[Instruction]) -> Sys<()> {
     }
     let program = Program { length: filter.len() as u16, filter: filter.as_ptr() };
     // SAFETY: the program and what it points to outlive the call.
-    check(unsafe { libc::syscall(libc::SYS_seccomp, 1 /* SECCOMP_SET_MODE_FILTER */, 0, &raw const program) })?;
+    check(unsafe {
+        libc::syscall(libc::SYS_seccomp, 1 /* SECCOMP_SET_MODE_FILTER */, 0, &raw const program)
+    })?;
     Ok(())
 }
 

@@ -49,7 +49,8 @@ fn field<'a>(status: &'a str, name: &str) -> &'a str {
 fn every_namespace_is_its_own() {
     let world = World::new();
     let kinds = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"];
-    let inside = world.sh("for n in user mnt pid net ipc uts cgroup; do readlink /proc/self/ns/$n; done; hostname");
+    let inside =
+        world.sh("for n in user mnt pid net ipc uts cgroup; do readlink /proc/self/ns/$n; done; hostname");
     let lines: Vec<&str> = inside.lines().collect();
     for (kind, inside) in kinds.iter().zip(&lines) {
         let outside = fs::read_link(format!("/proc/self/ns/{kind}")).unwrap();
@@ -152,15 +153,26 @@ fn kernel_files_are_masked_or_read_only() {
     for hidden in ["/proc/acpi", "/proc/scsi", "/sys/firmware", "/sys/devices/virtual/powercap"] {
         assert_eq!(world.sh(&format!("[ ! -e {hidden} ] || ls -A {hidden}")), "", "{hidden}");
     }
-    let ran = world.run(&world.spec(&["sh", "-c", "echo h > /proc/sysrq-trigger; echo 1 > /proc/sys/vm/drop_caches"]));
-    assert_eq!(ran.err.matches("Read-only file system").count() + ran.err.matches("ermission denied").count(), 2, "{ran:?}");
+    let ran = world.run(&world.spec(&[
+        "sh",
+        "-c",
+        "echo h > /proc/sysrq-trigger; echo 1 > /proc/sys/vm/drop_caches",
+    ]));
+    assert_eq!(
+        ran.err.matches("Read-only file system").count() + ran.err.matches("ermission denied").count(),
+        2,
+        "{ran:?}"
+    );
 }
 
 fn dev_holds_the_minimum() {
     let world = World::new();
     let names = world.sh("ls /dev; echo; ls /dev/pts; stat -c '%n %F %t,%T' /dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/tty; readlink /dev/ptmx /dev/fd");
     insta::assert_snapshot!(names);
-    assert_eq!(world.sh("echo x > /dev/null; head -c 3 /dev/zero | wc -c; head -c 9 /dev/urandom | wc -c"), "3\n9\n");
+    assert_eq!(
+        world.sh("echo x > /dev/null; head -c 3 /dev/zero | wc -c; head -c 9 /dev/urandom | wc -c"),
+        "3\n9\n"
+    );
 }
 
 fn temporary_folders_are_tmpfs() {
@@ -232,8 +244,16 @@ fn files_folders_and_links_are_in_scratch() {
         // What an image has there is replaced, not followed.
         symlink("/srv/elsewhere", tree.join("etc/hosts")).unwrap();
     });
-    let mut spec = world.spec(&["sh", "-c", "cat /etc/hosts /a/b/c; readlink /etc/resolv.conf; stat -c '%a %u %g' /home/app /a/b/c /a; ls /srv"]);
-    spec.files.push(ScratchFile { path: "/etc/hosts".into(), contents: b"127.0.0.1 localhost\n".to_vec(), mode: 0o644 });
+    let mut spec = world.spec(&[
+        "sh",
+        "-c",
+        "cat /etc/hosts /a/b/c; readlink /etc/resolv.conf; stat -c '%a %u %g' /home/app /a/b/c /a; ls /srv",
+    ]);
+    spec.files.push(ScratchFile {
+        path: "/etc/hosts".into(),
+        contents: b"127.0.0.1 localhost\n".to_vec(),
+        mode: 0o644,
+    });
     spec.files.push(ScratchFile { path: "/a/b/c".into(), contents: b"deep\n".to_vec(), mode: 0o600 });
     spec.folders.push(ScratchFolder { path: "/home/app".into(), mode: 0o750, uid: 1000, gid: 1001 });
     spec.links.push(ScratchLink { path: "/etc/resolv.conf".into(), target: "/run/ply/resolv.conf".into() });
@@ -246,8 +266,16 @@ fn files_folders_and_links_are_in_scratch() {
 fn scratch_is_gone_after_the_box_and_bounded() {
     let world = World::new();
     world.sh("echo x > /etc/motd; rm /bin/busybox; touch /new");
-    assert_eq!(world.sh("cat /etc/motd; ls /new 2>&1"), "hello\nls: /new: No such file or directory\n".split_inclusive('\n').next().unwrap().to_owned() + "ls: /new: No such file or directory\n");
-    let ran = world.run(&world.spec(&["sh", "-c", "head -c 100m /dev/zero > /big; head -c 100m /dev/zero > /tmp/big; stat -c %s /big /tmp/big"]));
+    assert_eq!(
+        world.sh("cat /etc/motd; ls /new 2>&1"),
+        "hello\nls: /new: No such file or directory\n".split_inclusive('\n').next().unwrap().to_owned()
+            + "ls: /new: No such file or directory\n"
+    );
+    let ran = world.run(&world.spec(&[
+        "sh",
+        "-c",
+        "head -c 100m /dev/zero > /big; head -c 100m /dev/zero > /tmp/big; stat -c %s /big /tmp/big",
+    ]));
     for size in ran.out.lines() {
         assert!(size.parse::<u64>().unwrap() <= 64 << 20, "{ran:?}");
     }
@@ -267,7 +295,8 @@ fn exit_codes_and_signals_come_back() {
     assert_eq!(ran.exit.code(), 139);
     // Forwarded: the app has a handler and says so.
     let (stdio, [out, _err]) = pipes();
-    let script = "trap 'echo usr1' USR1; trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.05; done";
+    let script =
+        "trap 'echo usr1' USR1; trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.05; done";
     let mut instance = world.launch(&world.spec(&["sh", "-c", script]), stdio).unwrap();
     let mut out = fs::File::from(out);
     let mut expect = |words: &str| {
@@ -307,7 +336,8 @@ fn orphans_are_reaped() {
 
 fn without_init_the_app_is_pid_1() {
     let world = World::new();
-    let mut spec = world.spec(&["sh", "-c", "echo $$; readlink /proc/1/exe; grep -E 'Cap|Seccomp:' /proc/1/status"]);
+    let mut spec =
+        world.spec(&["sh", "-c", "echo $$; readlink /proc/1/exe; grep -E 'Cap|Seccomp:' /proc/1/status"]);
     spec.init = false;
     let ran = world.run(&spec);
     assert!(ran.out.starts_with("1\n/bin/busybox\n"), "{ran:?}");
@@ -453,7 +483,12 @@ fn hostile_targets_lead_nowhere() {
     ] {
         let mut spec = world.spec(&["sh", "-c", &format!("ls {}", seen.unwrap_or("/"))]);
         spec.files.clear();
-        spec.mounts.push(Mount { source: world.path("evil"), target: target.into(), read_only: false, owner });
+        spec.mounts.push(Mount {
+            source: world.path("evil"),
+            target: target.into(),
+            read_only: false,
+            owner,
+        });
         match (world.try_run(&spec), seen) {
             (Ok(ran), Ok(_)) => assert_eq!(ran.out.trim(), marker, "{target}: {ran:?}"),
             (Err(LaunchError::Target { path, .. }), Err(_)) => assert_eq!(path, target),
@@ -474,7 +509,11 @@ fn a_hostile_image_cannot_hide_the_kernels_folders() {
         fs::create_dir(tree.join("proc")).unwrap();
         symlink("/proc", tree.join("srv/data")).unwrap();
     });
-    let mut spec = world.spec(&["sh", "-c", "grep -c . /proc/self/status > /dev/null && grep ' /proc/sys ' /proc/mounts"]);
+    let mut spec = world.spec(&[
+        "sh",
+        "-c",
+        "grep -c . /proc/self/status > /dev/null && grep ' /proc/sys ' /proc/mounts",
+    ]);
     spec.mounts.push(world.volume("fake", "/srv/data"));
     let ran = world.run(&spec);
     assert!(ran.out.contains("proc ro,"), "{ran:?}");
@@ -531,7 +570,10 @@ fn exec_has_what_the_app_has() {
     assert_eq!(run_exec(&instance, "kill -9 $$").exit, Exit::Signal(9));
     let (stdio, _readers) = pipes();
     let error = ply_sandbox::exec(instance.target(), &["nothing".to_owned()], stdio).unwrap_err();
-    assert_eq!((error.exit_code(), error.to_string().as_str()), (127, "the program isn't in the image: nothing"));
+    assert_eq!(
+        (error.exit_code(), error.to_string().as_str()),
+        (127, "the program isn't in the image: nothing")
+    );
 }
 
 fn exec_of_an_ended_box_is_refused() {
@@ -575,9 +617,13 @@ fn a_terminal_is_the_boxs_own() {
         let size = WindowSize { rows: 33, columns: 99 };
         let mut instance = world.launch(&spec, Stdio::Terminal(size)).unwrap();
         let mut terminal = fs::File::from(instance.take_terminal().unwrap());
-        terminal.write_all(b"tty; stty size; ls /dev/pts /dev/console; echo a > /dev/tty; echo en''d\n").unwrap();
+        terminal
+            .write_all(b"tty; stty size; ls /dev/pts /dev/console; echo a > /dev/tty; echo en''d\n")
+            .unwrap();
         expect(&mut terminal, "end\r\n");
-        terminal.write_all(b"stty -echo; tty; [ -t 0 ] && [ -t 1 ] && [ -t 2 ] && echo a''ll; sleep 60\n").unwrap();
+        terminal
+            .write_all(b"stty -echo; tty; [ -t 0 ] && [ -t 1 ] && [ -t 2 ] && echo a''ll; sleep 60\n")
+            .unwrap();
         expect(&mut terminal, "/dev/pts/0\r\nall\r\n");
         // The keyboard's interrupt reaches what runs in front.
         terminal.write_all(b"\x03").unwrap();
