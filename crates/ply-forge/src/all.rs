@@ -38,7 +38,7 @@ pub struct AllRequest {
     pub registry: PathBuf,
     /// For which arches.
     pub archs: Vec<Arch>,
-    /// Only these packages; all where the list is empty.
+    /// Only these packages and the recipes that they need; all where the list is empty.
     pub only: Vec<PackageName>,
     /// What the locks inside runnable packages name as the source: a template that holds wherever the registry is
     /// copied to. Digests decide; whoever has them serves.
@@ -117,7 +117,10 @@ impl Forge {
                     .map(|near| format!("did you mean {near:?}?")),
             });
         }
-        recipes.retain(|r| request.only.is_empty() || request.only.contains(&r.name));
+        if !request.only.is_empty() {
+            let wanted = with_needs(&recipes, &request.only);
+            recipes.retain(|r| wanted.contains(&r.name));
+        }
         let registry = Registry::open(&request.registry)?;
         let tasks = tasks(&recipes, &request.archs)?;
         let progress = Mutex::new(Progress::default());
@@ -303,8 +306,8 @@ impl Forge {
             requires_abi: None,
         };
         let mut universe = Shelf { registry, arch, source };
-        let graph =
-            mvs::solve(&root, arch, &|_| Prefer::Newest, &mut universe).map_err(ForgeError::Resolution)?;
+        let graph = mvs::solve(&root, arch, &|_| Prefer::Newest, &mut universe)
+            .map_err(|e| ForgeError::Resolution(Box::new(e)))?;
         let mut lock = Lock::default();
         for node in graph.nodes {
             let image = ImageName { name: node.pick.name, version: node.pick.version, arch };
@@ -422,13 +425,25 @@ struct Made {
 }
 
 fn unresolved(draft: &Draft) -> Option<ForgeError> {
-    let list: Vec<String> =
-        draft.unresolved.iter().map(|u| format!("{} needs {}", u.file, u.library)).collect();
+    let list: Vec<String> = draft.unresolved.iter().map(ToString::to_string).collect();
     (!list.is_empty()).then(|| ForgeError::Unresolved {
         package: draft.manifest.package.name.to_string(),
         count: list.len(),
         list: list.join("; "),
     })
+}
+
+/// Some packages, and all that they need.
+fn with_needs(recipes: &[Recipe], only: &[PackageName]) -> BTreeSet<PackageName> {
+    let mut wanted = BTreeSet::new();
+    let mut queue = only.to_vec();
+    while let Some(name) = queue.pop() {
+        let of_name = recipes.iter().filter(|r| r.name == name);
+        let needs = of_name.flat_map(|r| r.needs.iter().map(|need| need.name.clone()));
+        queue.extend(needs.filter(|need| !wanted.contains(need)));
+        wanted.insert(name);
+    }
+    wanted
 }
 
 /// The tasks, each with those that come first.
@@ -545,6 +560,8 @@ mod tests {
         let made = tasks(&recipes, &Arch::ALL).unwrap();
         let after: Vec<Vec<usize>> = made.iter().map(|t| t.after.iter().copied().collect()).collect();
         assert_eq!(after, [vec![2], vec![3], vec![], vec![]]);
+        let only = with_needs(&recipes, &["a".parse().unwrap()]);
+        assert_eq!(only.len(), 2, "a package comes with what it needs");
         let circle = [recipe(dir.path(), "a", "b = \"1\"\n"), recipe(dir.path(), "b", "a = \"1\"\n")];
         let error = tasks(&circle, &[Arch::X64]).err().unwrap();
         assert_eq!(error.to_string(), "recipes depend on each other in a circle: a, b");

@@ -20,6 +20,12 @@ pub struct Unresolved {
     pub library: String,
 }
 
+impl std::fmt::Display for Unresolved {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} needs {}", self.file, self.library)
+    }
+}
+
 /// What was found.
 pub(crate) struct Closure {
     /// Every package that is taken, sorted by name; the roots first.

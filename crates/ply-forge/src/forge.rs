@@ -362,8 +362,7 @@ fn once<K: std::hash::Hash + Eq, T>(
 impl ForgeError {
     /// Unresolved libraries as an error, for those who refuse them.
     pub fn unresolved(minted: &Minted) -> Option<Self> {
-        let list: Vec<String> =
-            minted.unresolved.iter().map(|u| format!("{} needs {}", u.file, u.library)).collect();
+        let list: Vec<String> = minted.unresolved.iter().map(ToString::to_string).collect();
         (!list.is_empty()).then(|| Self::Unresolved {
             package: minted.image.name.to_string(),
             count: list.len(),
