@@ -154,14 +154,14 @@ mod root_shapes {
         for n in 0..100_000u32 {
             let path = format!("{:02}/{:02}/file-{n}", n % 41, n % 59);
             // Every tenth says the same as others.
-            let text = format!("this is file number {}", if n % 10 == 0 { 0 } else { n });
+            let text = format!("this is file number {}", if n.is_multiple_of(10) { 0 } else { n });
             tree.add_file(&path, Source::Bytes(text.into_bytes()), Attr::mode(0o644)).unwrap();
         }
         let temp = tempfile::tempdir().unwrap();
         let image = temp.path().join("i.img");
         let packed = pack_to(&tree, &options(LEVEL_IMPORT, false), &image);
         assert_eq!((packed.files, packed.duplicates), (100_000, 9_999));
-        let text = |n: u32| format!("this is file number {}", if n % 10 == 0 { 0 } else { n });
+        let text = |n: u32| format!("this is file number {}", if n.is_multiple_of(10) { 0 } else { n });
         let path = |n: u32| PathBuf::from(format!("{:02}/{:02}/file-{n}", n % 41, n % 59));
         let listed = Command::new("unsquashfs").args(["-l", "-d", ""]).arg(&image).output().unwrap();
         let listed = String::from_utf8(listed.stdout).unwrap();
