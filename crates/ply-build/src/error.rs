@@ -2,7 +2,7 @@
 
 use ply_manifest::{Arch, Diagnostics};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why a build was refused.
 #[derive(Debug, thiserror::Error)]
@@ -50,9 +50,12 @@ pub enum BuildError {
     /// A name of the directory that an image needs for itself.
     #[error("{0} is a name that the image needs for itself")]
     Reserved(String),
-    /// Nothing would be in the image.
-    #[error("nothing to ship: the directory is empty but for what never ships")]
-    Nothing,
+    /// A package could not be resolved or fetched.
+    #[error(transparent)]
+    Source(Box<ply_source::SourceError>),
+    /// The image could not be packed, or the store refused it.
+    #[error(transparent)]
+    Image(Box<ply_image::ImageError>),
     /// A file or folder could not be read or written.
     #[error("can't {verb} {}: {error}", path.display())]
     Io {
@@ -65,11 +68,27 @@ pub enum BuildError {
     },
 }
 
+impl From<ply_source::SourceError> for BuildError {
+    fn from(error: ply_source::SourceError) -> Self {
+        Self::Source(Box::new(error))
+    }
+}
+
+impl From<ply_image::ImageError> for BuildError {
+    fn from(error: ply_image::ImageError) -> Self {
+        Self::Image(Box::new(error))
+    }
+}
+
 fn quoted(list: &[String]) -> String {
     list.iter().map(|s| format!("{s:?}")).collect::<Vec<_>>().join(", ")
 }
 
 impl BuildError {
+    pub(crate) fn io(verb: &'static str, path: &Path, error: io::Error) -> Self {
+        Self::Io { verb, path: path.to_owned(), error }
+    }
+
     /// What to do about it.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
@@ -91,7 +110,9 @@ impl BuildError {
             ),
             Self::SpecialFiles(_) => "remove them, or list in [build] include what should ship".to_owned(),
             Self::Reserved(_) => "rename it, or list in [build] include what should ship".to_owned(),
-            Self::NotADirectory(_) | Self::Nothing | Self::Io { .. } => return None,
+            Self::Source(error) => return error.hint(),
+            Self::Image(error) => return error.hint(),
+            Self::NotADirectory(_) | Self::Io { .. } => return None,
         };
         Some(hint)
     }

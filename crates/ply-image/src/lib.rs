@@ -1,5 +1,6 @@
 //! The bytes of ply: images (squashfs, written deterministically and read with distrust), digests, the store.
 
+mod atomic;
 mod dirs;
 mod error;
 mod extract;
@@ -11,6 +12,7 @@ mod stack;
 mod store;
 mod tree;
 
+pub use atomic::write_atomic;
 pub use dirs::Dirs;
 pub use error::{ImageError, Result};
 pub use extract::{ExtractOptions, Extracted};

@@ -5,6 +5,7 @@
 //! this ply doesn't know are ignored. What has the right type and still is no package, no version or no
 //! digest is left out and told of: one bad entry must not hide the others.
 
+use crate::diagnostic::floor_boundary;
 use crate::{Arch, Diagnostic, Diagnostics, Digest, ImageName, Owner, PackageName, Place, Version};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
@@ -149,7 +150,7 @@ fn null_is_empty<'de, T: Deserialize<'de>, D: Deserializer<'de>>(d: D) -> Result
 impl Catalog {
     /// Reads `state.json`. `file` is the name that errors show.
     pub fn parse(text: &str, file: &str) -> Result<Self, Diagnostics> {
-        let raw: RawCatalog = json(text, file)?;
+        let raw: RawCatalog = json(text, file, '{', "an object with packages")?;
         let mut catalog = Self::default();
         for package in raw.packages {
             let name = match package.name.parse::<PackageName>() {
@@ -251,7 +252,7 @@ impl Index {
     /// Reads `index.json`, an array whose file names of images are taken and whose rest is ignored. `file`
     /// is the name that errors show.
     pub fn parse(text: &str, file: &str) -> Result<Self, Diagnostics> {
-        let names: Vec<serde_json::Value> = json(text, file)?;
+        let names: Vec<serde_json::Value> = json(text, file, '[', "an array of file names")?;
         let mut images: Vec<ImageName> =
             names.iter().filter_map(|name| name.as_str()?.parse().ok()).collect();
         images.sort();
@@ -268,17 +269,33 @@ impl fmt::Display for Index {
     }
 }
 
-fn json<T: serde::de::DeserializeOwned>(text: &str, file: &str) -> Result<T, Diagnostics> {
+/// A place as serde_json counts it (lines from 1, bytes from 1) in characters.
+fn place(text: &str, line: usize, column: usize) -> Place {
+    let text = text.split('\n').nth(line - 1).unwrap_or("");
+    let before = floor_boundary(text, column.saturating_sub(1));
+    Place { line, column: text[..before].chars().count() + 1 }
+}
+
+/// JSON that begins with `first`: serde would take an array where a struct is meant.
+fn json<T: serde::de::DeserializeOwned>(
+    text: &str,
+    file: &str,
+    first: char,
+    expected: &str,
+) -> Result<T, Diagnostics> {
     let fault =
         |place, message| Diagnostics::from(Diagnostic { file: file.to_owned(), place, message, hint: None });
     if text.len() > MOST_BYTES {
         return Err(fault(None, format!("it has {} bytes, and the most is {MOST_BYTES}", text.len())));
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if text.trim_start().chars().next().is_some_and(|c| c != first) {
+        return Err(fault(None, format!("it must be {expected}")));
+    }
     serde_json::from_str(text).map_err(|error| {
         let whole = error.to_string();
         let said = whole.rsplit_once(" at line ").map_or(whole.as_str(), |(said, _)| said);
-        let place = (error.line() > 0).then(|| Place { line: error.line(), column: error.column().max(1) });
+        let place = (error.line() > 0).then(|| place(text, error.line(), error.column()));
         fault(place, said.to_owned())
     })
 }

@@ -8,9 +8,12 @@ mod catalog;
 mod composition;
 mod condition;
 mod config;
+mod depth;
 mod diagnostic;
 mod digest;
 mod env_file;
+#[doc(hidden)]
+pub mod fuzzing;
 mod image_name;
 mod json;
 mod lock;

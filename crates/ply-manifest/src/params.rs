@@ -1,9 +1,9 @@
 //! Params as a manifest declares them: reading `[run.params]`, and every fault that the manifest alone shows.
 //! Filling them is `resolve.rs`. Source: the manifest reference, "params".
 
+use crate::Param;
 use crate::template::{Holes, Template, param_name};
 use crate::walk::{Entry, Faults, Section};
-use crate::{Param, nearest};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -105,9 +105,7 @@ fn check_holes(declared: &BTreeMap<String, Declared>, faults: &mut Faults<'_>) {
     }
     for cycle in cycles(&edges) {
         let first = &declared[&cycle[0]];
-        let mut chain = cycle.clone();
-        chain.push(cycle[0].clone());
-        faults.at(&first.span, format!("params read each other in a circle: {}", chain.join(" → ")));
+        faults.at(&first.span, format!("params read each other in a circle: {}", chain(&cycle)));
     }
 }
 
@@ -152,8 +150,8 @@ fn check_names(
                 "write {param} for a param of this package",
             );
         } else {
-            let known = declared.keys().map(String::as_str).chain(BUILT_IN);
-            let hint = match nearest(hole, known) {
+            let known = BUILT_IN.into_iter().chain(declared.keys().map(String::as_str));
+            let hint = match faults.near(hole, known) {
                 Some(near) => format!("did you mean {{{near}}}?"),
                 None => format!("declare it in [run.params], or write {{{{{hole}}}}} for literal text"),
             };
@@ -162,7 +160,20 @@ fn check_names(
     }
 }
 
-/// Each circle of a graph once, from its first name in order. No recursion: a chain may be as long as a file.
+/// The most circles that are told of one file: a dense graph has more than anyone can count.
+const MOST_CIRCLES: usize = 5;
+
+/// A circle as a chain of names that ends where it began, the middle left out where it is long.
+pub(crate) fn chain(circle: &[String]) -> String {
+    let mut names: Vec<&str> = circle.iter().map(String::as_str).collect();
+    if names.len() > 12 {
+        names.splice(6..names.len() - 5, ["…"]);
+    }
+    names.push(&circle[0]);
+    names.join(" → ")
+}
+
+/// The first circles of a graph, each once, from its first name in order. No recursion: a chain may be as long as a file.
 pub(crate) fn cycles(edges: &BTreeMap<&str, Vec<String>>) -> Vec<Vec<String>> {
     #[derive(Clone, Copy, PartialEq)]
     enum Mark {
@@ -199,6 +210,9 @@ pub(crate) fn cycles(edges: &BTreeMap<&str, Vec<String>>) -> Vec<Vec<String>> {
                     circle.rotate_left(least);
                     if !found.contains(&circle) {
                         found.push(circle);
+                    }
+                    if found.len() == MOST_CIRCLES {
+                        return found;
                     }
                 }
                 Some(Mark::Done) => {}

@@ -7,7 +7,7 @@
 use crate::params::{BUILT_IN, LIVE};
 use crate::template::{Holes, Piece, Template, TemplateError};
 use crate::{Param, nearest};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// The most bytes of one filled value: what the kernel takes for one string of an environment (execve(2)).
@@ -361,7 +361,7 @@ impl Params<'_> {
         let holes = |text: &str, kind| -> Vec<String> {
             Template::parse(text, kind).map(|t| t.holes().map(str::to_owned).collect()).unwrap_or_default()
         };
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         let mut next = holes(text, Holes::BOTH);
         while let Some(name) = next.pop() {
             match declared.get(&name) {
@@ -379,15 +379,20 @@ impl Params<'_> {
 
     /// One name, filled; each name once. A stack of its own, since a chain may be as long as a file.
     fn evaluate(&self, name: &str, known: &mut Known) -> Result<Filled, ParamCause> {
-        let mut open: Vec<(String, Template, usize)> = Vec::new();
+        let mut open: Vec<(String, Template, Vec<String>)> = Vec::new();
+        let mut inside: BTreeSet<String> = BTreeSet::new();
         let mut wanted = name.to_owned();
         loop {
             if !known.contains_key(&wanted) {
-                if open.iter().any(|(name, ..)| *name == wanted) {
+                if inside.contains(&wanted) {
                     known.insert(wanted.clone(), Err(ParamCause::Circle(wanted.clone())));
                 } else {
                     match self.leaf(&wanted) {
-                        Ok(template) => open.push((wanted.clone(), template, 0)),
+                        Ok(template) => {
+                            let holes = template.holes().map(str::to_owned).collect();
+                            inside.insert(wanted.clone());
+                            open.push((wanted.clone(), template, holes));
+                        }
                         Err(answer) => {
                             known.insert(wanted.clone(), answer);
                         }
@@ -396,22 +401,20 @@ impl Params<'_> {
             }
             // Go on with the innermost open value: its next unknown hole, or its end.
             loop {
-                let Some((name, template, at)) = open.last_mut() else {
+                let Some((name, template, holes)) = open.last_mut() else {
                     return known.get(&wanted).cloned().unwrap_or(Err(ParamCause::Circle(wanted)));
                 };
-                if let Some(hole) = template.holes().nth(*at)
-                    && !known.contains_key(hole)
-                {
-                    wanted = hole.to_owned();
-                    break;
+                while holes.last().is_some_and(|hole| known.contains_key(hole)) {
+                    holes.pop();
                 }
-                if template.holes().nth(*at).is_some() {
-                    *at += 1;
-                    continue;
+                if let Some(hole) = holes.last() {
+                    wanted = hole.clone();
+                    break;
                 }
                 let answer = join(template, known);
                 let name = std::mem::take(name);
                 open.pop();
+                inside.remove(&name);
                 // A circle that was found below stays what it is.
                 known.entry(name.clone()).or_insert(answer);
                 wanted = name;

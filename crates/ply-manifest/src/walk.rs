@@ -4,8 +4,9 @@
 //! A reader takes the keys that it knows out of a [`Section`]; what is left at the end is unknown, and the
 //! nearest key that was asked for is the hint. Nothing here knows a manifest.
 
-use crate::noun::NounError;
-use crate::{Diagnostic, Diagnostics, Place, nearest};
+use crate::diagnostic::floor_boundary;
+use crate::noun::{NounError, elide};
+use crate::{Diagnostic, Diagnostics, Place, depth, nearest};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::ops::Range;
@@ -44,8 +45,8 @@ impl<'t> Faults<'t> {
             return;
         }
         let offset = span.map(|s| s.start);
-        let diagnostic =
-            Diagnostic { file: self.file.to_owned(), place: None, message: message.into(), hint };
+        let (message, hint) = (elide(message.into()), hint.map(elide));
+        let diagnostic = Diagnostic { file: self.file.to_owned(), place: None, message, hint };
         self.found.push((offset, diagnostic));
     }
 
@@ -67,6 +68,16 @@ impl<'t> Faults<'t> {
     /// What a noun said of its text.
     pub(crate) fn noun(&mut self, span: &Range<usize>, error: NounError) {
         self.add(Some(span), error.message, error.hint);
+    }
+
+    /// The nearest of the first thousand candidates, unless so much is wrong already that nobody will read
+    /// it: each search costs the number of candidates, and a file may hold many of both.
+    pub(crate) fn near<'c>(
+        &self,
+        word: &str,
+        candidates: impl IntoIterator<Item = &'c str>,
+    ) -> Option<&'c str> {
+        if self.found.len() < MOST_FAULTS { nearest(word, candidates.into_iter().take(1_000)) } else { None }
     }
 
     /// How many were found so far.
@@ -92,10 +103,7 @@ impl<'t> Faults<'t> {
         let starts: Vec<usize> =
             std::iter::once(0).chain(self.text.match_indices('\n').map(|(n, _)| n + 1)).collect();
         let place = |offset: usize| {
-            let mut end = offset.min(self.text.len());
-            while !self.text.is_char_boundary(end) {
-                end -= 1;
-            }
+            let end = floor_boundary(self.text, offset);
             let line = starts.partition_point(|start| *start <= end);
             Place { line, column: self.text[starts[line - 1]..end].chars().count() + 1 }
         };
@@ -147,6 +155,10 @@ pub(crate) fn parse_toml<'t>(
         faults.add(None, format!("it has {} bytes, and the most is {most}", text.len()), None);
         return None;
     }
+    if let Some(span) = depth::too_deep(text) {
+        faults.at(&span, format!("it nests deeper than {} levels", depth::MOST));
+        return None;
+    }
     let (root, errors) = DeTable::parse_recoverable(text);
     if errors.is_empty() {
         return Some(root);
@@ -170,6 +182,8 @@ pub(crate) struct Entry<'t> {
     pub(crate) label: String,
     /// The dotted path of the table that holds it, empty for the root.
     path: String,
+    /// Whether this is one value of an array.
+    item: bool,
 }
 
 impl<'t> Entry<'t> {
@@ -187,7 +201,7 @@ impl<'t> Entry<'t> {
             }
             _ => None,
         };
-        faults.add(Some(&self.span()), format!("{} is {expected}, not {found}", self.label), hint);
+        faults.add(Some(&self.span()), format!("{} must be {expected}, not {found}", self.label), hint);
     }
 
     /// A string without NUL.
@@ -211,7 +225,7 @@ impl<'t> Entry<'t> {
     pub(crate) fn line(&self, faults: &mut Faults<'_>) -> Option<&'t str> {
         let text = self.string(faults)?;
         if text.chars().any(char::is_control) {
-            faults.at(&self.span(), format!("{} is one line without control characters", self.label));
+            faults.at(&self.span(), format!("{} must be one line without control characters", self.label));
             return None;
         }
         Some(text)
@@ -265,7 +279,7 @@ impl<'t> Entry<'t> {
             Ok(value) if (least..=most).contains(&value) => Some(value),
             _ => {
                 let label = &self.label;
-                faults.at(&self.span(), format!("{label} is a number from {least} to {most}, not {number}"));
+                faults.at(&self.span(), format!("{label} must be from {least} to {most}, not {number}"));
                 None
             }
         }
@@ -283,6 +297,7 @@ impl<'t> Entry<'t> {
             value,
             label: format!("value {} of {}", n + 1, self.label),
             path: self.path.clone(),
+            item: true,
         });
         Some(entries.collect())
     }
@@ -307,6 +322,7 @@ impl<'t> Entry<'t> {
         };
         let path =
             if self.path.is_empty() { self.key.to_owned() } else { format!("{}.{}", self.path, self.key) };
+        let path = if self.item { format!("[{path}]") } else { path };
         Some(Section::new(table, path, self.key_span.clone()))
     }
 
@@ -340,7 +356,7 @@ impl<'t> Section<'t> {
         let name = key.get_ref().as_ref();
         let label =
             if self.path.is_empty() { format!("{name:?}") } else { format!("{name:?} in [{}]", self.path) };
-        Entry { key: name, key_span: key.span(), value, label, path: self.path.clone() }
+        Entry { key: name, key_span: key.span(), value, label, path: self.path.clone(), item: false }
     }
 
     /// The value of a key that this table may have.
@@ -404,7 +420,7 @@ impl<'t> Section<'t> {
             } else {
                 format!("unknown key {name:?} in {title}")
             };
-            let hint = match nearest(name, self.known.iter().copied()) {
+            let hint = match faults.near(name, self.known.iter().copied()) {
                 Some(near) => Some(format!("did you mean {near:?}?")),
                 None if self.known.is_empty() => None,
                 None => Some(format!("known here: {}", list(&self.known))),

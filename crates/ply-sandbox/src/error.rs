@@ -108,18 +108,90 @@ impl LaunchError {
     }
 }
 
-/// A step of the launch, for the error that names it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Step {
-    /// Making the process and its namespaces.
-    Clone = 1,
+macro_rules! steps {
+    ($($name:ident $words:literal)*) => {
+        /// A step of the launch, for the error that names it.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum Step {
+            $(#[doc = $words] $name,)*
+        }
+
+        impl Step {
+            const ALL: &[Self] = &[$(Self::$name),*];
+
+            fn words(self) -> &'static str {
+                match self {
+                    $(Self::$name => $words,)*
+                }
+            }
+        }
+    };
+}
+
+steps! {
+    Clone "can't make the process and its namespaces"
+    Maps "can't write the id maps"
+    Helper "newuidmap or newgidmap refused the id maps"
+    Cgroup "can't make the cgroup"
+    JoinCgroup "can't enter the cgroup"
+    Limits "can't set the resource limits"
+    Talk "lost the connection to the process in the box"
+    Ids "can't become root in the user namespace"
+    CgroupNamespace "can't make the cgroup namespace"
+    Hostname "can't set the host name"
+    Private "can't make the mounts private"
+    Pin "can't make the mount namespace for the layers"
+    Upper "can't make the scratch filesystem"
+    Overlay "can't put the layers together"
+    Layer "can't open a layer"
+    Pivot "can't change the root"
+    Root "can't open the new root"
+    Proc "can't mount /proc"
+    Sys "can't mount /sys"
+    Dev "can't make /dev"
+    Device "can't bind the device"
+    Tmp "can't mount the temporary folders"
+    Mask "can't mask a path"
+    Sysctl "can't set the lowest unprivileged port"
+    Loopback "can't raise the loopback interface"
+    File "can't write the file"
+    Folder "can't make the folder"
+    Link "can't make the link"
+    Source "can't open what is to be bound"
+    Target "can't bind at"
+    Terminal "can't make the terminal"
+    Join "can't join the namespaces"
+    Fork "can't start the process"
+    Standard "can't set up standard input and output"
+    Capabilities "can't drop capabilities"
+    Groups "can't set the groups"
+    User "can't become the user"
+    NoNewPrivs "can't give up new privileges"
+    Filter "can't install the system call filter"
+    Descriptors "can't close the other descriptors"
+    Workdir "can't enter the working directory"
+    Program "can't find the program"
+    Parent "the process that started the box is gone"
+    Stub "can't prepare the start of the program"
+    Exec "can't execute the program"
+}
+
+impl Step {
+    /// The step of a record that came from the box.
+    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(byte)).copied()
+    }
 }
 
 impl std::fmt::Display for Step {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Clone => "can't make the namespaces",
-        })
+        f.write_str(self.words())
+    }
+}
+
+impl From<crate::wire::Failure> for LaunchError {
+    fn from(failure: crate::wire::Failure) -> Self {
+        Self::Step { step: failure.step, source: io::Error::from_raw_os_error(failure.errno) }
     }
 }

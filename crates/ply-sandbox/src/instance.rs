@@ -1,6 +1,12 @@
 //! A box that runs: its process, its exit, its end.
 
-use crate::ExecTarget;
+use crate::cgroup::Cgroups;
+use crate::error::Step;
+use crate::rootfs::above_standard;
+use crate::sys::{Sys, check, raw};
+use crate::wire::{At, Failure};
+use crate::{ExecTarget, inner};
+use rustix::process::{WaitId, WaitIdOptions, WaitIdStatus};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -55,10 +61,11 @@ impl Exit {
 #[derive(Debug)]
 pub struct Instance {
     pub(crate) target: ExecTarget,
-    pub(crate) pidfd: OwnedFd,
     pub(crate) terminal: Option<OwnedFd>,
-    pub(crate) notices: Vec<String>,
     pub(crate) exit: Option<Exit>,
+    /// Dropped before the cgroups, which must be empty then.
+    pub(crate) born: Born,
+    pub(crate) cgroups: Cgroups,
 }
 
 impl Instance {
@@ -79,7 +86,7 @@ impl Instance {
 
     /// A descriptor of pid 1 that becomes readable when the box has ended.
     pub fn pidfd(&self) -> BorrowedFd<'_> {
-        self.pidfd.as_fd()
+        self.born.pidfd.as_fd()
     }
 
     /// The controlling end of the box's terminal, once.
@@ -87,18 +94,12 @@ impl Instance {
         self.terminal.take()
     }
 
-    /// What this launch had to do without, one line each.
-    pub fn notices(&self) -> &[String] {
-        &self.notices
-    }
-
     /// Sends a signal to the app, by way of init. `SIGKILL` ends the whole box.
     ///
     /// # Errors
     /// The system's; a box that has ended is not an error.
     pub fn signal(&self, signal: i32) -> io::Result<()> {
-        let _ = signal;
-        Ok(())
+        self.born.signal(signal)
     }
 
     /// How the box ended, `None` while it runs. Doesn't wait.
@@ -106,6 +107,9 @@ impl Instance {
     /// # Errors
     /// The system's.
     pub fn try_wait(&mut self) -> io::Result<Option<Exit>> {
+        if self.exit.is_none() {
+            self.exit = self.born.wait(WaitIdOptions::NOHANG)?;
+        }
         Ok(self.exit)
     }
 
@@ -114,7 +118,12 @@ impl Instance {
     /// # Errors
     /// The system's.
     pub fn wait(&mut self) -> io::Result<Exit> {
-        Err(io::ErrorKind::Unsupported.into())
+        loop {
+            if let Some(exit) = self.exit {
+                return Ok(exit);
+            }
+            self.exit = self.born.wait(WaitIdOptions::empty())?;
+        }
     }
 
     /// `n` TCP sockets (IPv4, close-on-exec, blocking) that live in the box's network namespace: what they
@@ -123,8 +132,7 @@ impl Instance {
     /// # Errors
     /// The system's; the box having ended among them.
     pub fn tcp_sockets(&self, n: usize) -> io::Result<Vec<OwnedFd>> {
-        let _ = n;
-        Err(io::ErrorKind::Unsupported.into())
+        inner::tcp_sockets(&self.target, n, rustix::net::AddressFamily::INET)
     }
 
     /// The same for IPv6.
@@ -132,12 +140,113 @@ impl Instance {
     /// # Errors
     /// As [`Self::tcp_sockets`].
     pub fn tcp6_sockets(&self, n: usize) -> io::Result<Vec<OwnedFd>> {
-        let _ = n;
-        Err(io::ErrorKind::Unsupported.into())
+        inner::tcp_sockets(&self.target, n, rustix::net::AddressFamily::INET6)
     }
 
     /// How often the kernel killed something in the box for memory so far; `None` where no cgroup v2 counts it.
     pub fn oom_kills(&self) -> Option<u64> {
-        None
+        let events = self.cgroups.folders.first()?.join("memory.events");
+        let events = std::fs::read_to_string(events).ok()?;
+        events.lines().find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok())
+    }
+}
+
+/// A child of ours that nobody else waits for. Dropping it kills and reaps it.
+#[derive(Debug)]
+pub(crate) struct Born {
+    pub(crate) pid: i32,
+    pub(crate) pidfd: OwnedFd,
+}
+
+impl Born {
+    pub(crate) fn signal(&self, signal: i32) -> io::Result<()> {
+        // SAFETY: no information is passed beyond the number.
+        let sent = check(unsafe {
+            libc::syscall(libc::SYS_pidfd_send_signal, raw(&self.pidfd), signal, std::ptr::null::<u8>(), 0)
+        });
+        match sent {
+            Ok(_) | Err(rustix::io::Errno::SRCH) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// How it ended; `None` if it runs and `NOHANG` is among the options.
+    pub(crate) fn wait(&self, options: WaitIdOptions) -> io::Result<Option<Exit>> {
+        loop {
+            let waited =
+                rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), options | WaitIdOptions::EXITED);
+            return match waited {
+                Err(rustix::io::Errno::INTR) => continue,
+                other => Ok(other?.and_then(|status| exit(&status))),
+            };
+        }
+    }
+
+    /// Waits for its end.
+    pub(crate) fn finish(self) -> io::Result<Exit> {
+        loop {
+            if let Some(exit) = self.wait(WaitIdOptions::empty())? {
+                return Ok(exit);
+            }
+        }
+    }
+}
+
+fn exit(status: &WaitIdStatus) -> Option<Exit> {
+    status.exit_status().map(Exit::Code).or_else(|| status.terminating_signal().map(Exit::Signal))
+}
+
+impl Drop for Born {
+    fn drop(&mut self) {
+        // Already reaped: both say so, and do nothing.
+        let _ = self.signal(libc::SIGKILL);
+        let _ = self.wait(WaitIdOptions::empty());
+    }
+}
+
+/// When a process started, in clock ticks since boot (field 22 of its stat, proc(5)); none if there is no such
+/// process, or only its zombie.
+pub(crate) fn start_time(pid: i32) -> Option<u64> {
+    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is the program's name in brackets, in which anything may stand.
+    let rest = &text[text.iter().rposition(|byte| *byte == b')')? + 1..];
+    let mut fields = std::str::from_utf8(rest).ok()?.split_ascii_whitespace();
+    if fields.next()? == "Z" {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+/// What 0, 1 and 2 will be, out of the way of the low numbers.
+pub(crate) struct Standing {
+    fds: Option<[OwnedFd; 3]>,
+    pub(crate) size: Option<WindowSize>,
+}
+
+impl Standing {
+    pub(crate) fn raw(&self) -> Option<[i32; 3]> {
+        self.fds.as_ref().map(|fds| fds.each_ref().map(raw))
+    }
+}
+
+impl Stdio {
+    pub(crate) fn above_standard(self) -> Result<Standing, Failure> {
+        match self {
+            Self::Terminal(size) => Ok(Standing { fds: None, size: Some(size) }),
+            Self::Fds([a, b, c]) => {
+                let up = |fd| above_standard(fd).at(Step::Standard);
+                Ok(Standing { fds: Some([up(a)?, up(b)?, up(c)?]), size: None })
+            }
+        }
+    }
+}
+
+impl WindowSize {
+    /// Gives a terminal this size; what runs in it is told by SIGWINCH.
+    pub(crate) fn set(self, terminal: &OwnedFd) -> Sys<()> {
+        rustix::termios::tcsetwinsize(
+            terminal,
+            rustix::termios::Winsize { ws_row: self.rows, ws_col: self.columns, ws_xpixel: 0, ws_ypixel: 0 },
+        )
     }
 }

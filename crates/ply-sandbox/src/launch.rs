@@ -1,6 +1,22 @@
-//! The launch, in the order in which the kernel needs it.
+//! The launch, in the order in which the kernel needs it: first what the parent does, then what the child does,
+//! each step with the reason for its place. What a step needs is in the modules beside this one.
 
-use crate::{Host, Instance, LaunchError, Spec, Stdio};
+use crate::cgroup::Cgroups;
+use crate::error::Step;
+use crate::inside::{self, Root, attach, beneath, copy};
+use crate::instance::{Born, start_time};
+use crate::keeper::on_keeper;
+use crate::plan::{Plan, Target};
+use crate::rights::{self, App, Standard};
+use crate::rootfs::{self, DATA, Overlay, PLAIN, above_standard, filesystem};
+use crate::sys::{self, NO_DEV, NO_EXEC, NO_SUID, READ_ONLY, Side, borrow, raw};
+use crate::wire::{self, At, Failure, Message};
+use crate::{ExecTarget, Host, Instance, LaunchError, Network, ProcessId, Spec, Stdio, layers, userns};
+use rustix::fs::{Gid, Mode, OFlags, Uid};
+use rustix::io::Errno;
+use rustix::mount::{MountPropagationFlags, UnmountFlags};
+use std::convert::Infallible;
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::path::Path;
 
 /// Where a launch keeps what it needs on the host.
@@ -21,6 +37,421 @@ pub struct LaunchContext<'a> {
 /// # Errors
 /// One variant a cause; the sentence is for the user.
 pub fn launch(spec: &Spec, context: &LaunchContext<'_>, stdio: Stdio) -> Result<Instance, LaunchError> {
-    let _ = (spec, context, stdio);
-    Err(LaunchError::Invalid(String::new()))
+    context.host.check()?;
+    on_keeper(|| parent(spec, context, stdio))
+}
+
+/// The parent's side. Whatever it holds when it returns early takes its part away by itself.
+fn parent(spec: &Spec, context: &LaunchContext<'_>, stdio: Stdio) -> Result<Instance, LaunchError> {
+    // Everything the child will need is laid out before the clone: the child can't allocate.
+    let plan = Plan::new(spec, context.host)?;
+    let app = App::new(&spec.process, &spec.process.argv, &spec.ids, spec.privileged, spec.limits.pids)?;
+    let standard = stdio.above_standard()?;
+
+    // The cgroup first, so that the child is born inside it and nothing ever runs outside of the limits.
+    let cgroups = Cgroups::make(context.host, context.cgroup_parent, &spec.id, &spec.limits)?;
+    let (ours, theirs) = wire::pair().at(Step::Talk)?;
+    let theirs = above_standard(theirs).at(Step::Talk)?;
+    // By this the child knows that we live: a process number could be somebody else's by then.
+    let guard = rustix::process::pidfd_open(rustix::process::getpid(), rustix::process::PidfdFlags::empty())
+        .and_then(above_standard)
+        .at(Step::Parent)?;
+
+    let mut flags = libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
+    if plan.user_namespace {
+        flags |= libc::CLONE_NEWUSER;
+    }
+    if spec.network != Network::Host {
+        flags |= libc::CLONE_NEWNET;
+    }
+    let standard_raw = standard.raw();
+    // SAFETY: the child goes into `child`, which neither allocates nor returns.
+    let born = match unsafe { sys::clone3(flags as u64, cgroups.unified.as_ref().map(AsFd::as_fd)) }
+        .at(Step::Clone)?
+    {
+        Side::Child => child(&plan, &app, raw(&theirs), standard_raw, raw(&guard)),
+        Side::Parent { pid, pidfd } => Born { pid, pidfd },
+    };
+    drop((theirs, guard));
+    let size = standard.size;
+    drop(standard);
+
+    // The maps and limits are ours to set: the child has no rights outside of its namespace.
+    userns::write_maps(born.pid, &spec.ids, context.host)?;
+    rights::raise_open_files(born.pid);
+    cgroups.enter_v1(born.pid).map_err(|source| LaunchError::Step { step: Step::JoinCgroup, source })?;
+    wire::send(ours.as_fd(), Message::Go, &[]).map_err(|_| talk(&ours, spec))?;
+
+    // Rootful, the root is put together out here, id-mapped with the child's own namespace (which has its maps
+    // by now, without which the kernel refuses), while the child already makes what needs no root.
+    let mut made = Vec::new();
+    if let Some(options) = plan.rootful_overlay() {
+        let map = userns::of_process(born.pid, &spec.ids)?;
+        let map = map.as_ref().map(AsFd::as_fd);
+        let images = !context.host.needs_trees();
+        let layers = layers::clones(context.run_dir, &spec.layers, images, map)?;
+        let layers = rootfs::numbers(&layers);
+        made.push(rootfs::overlay(&Overlay { layers: &layers, ..options })?);
+        plan.open_mounts(spec, map, &mut made)?;
+        let borrowed: Vec<_> = made.iter().map(AsFd::as_fd).collect();
+        wire::send(ours.as_fd(), Message::Go, &borrowed).map_err(|_| talk(&ours, spec))?;
+    }
+    drop(made);
+
+    // The end of the conversation is the start of the app: the kernel closes the app's end on its exec.
+    let (mut app_id, mut terminal) = (None, None);
+    loop {
+        let received = wire::receive(ours.as_fd(), |_, fd| terminal = Some(fd)).at(Step::Talk)?;
+        match received.message {
+            None => break,
+            Some(Message::Failed(failure)) => return Err(crate::plan::explain(failure, spec)),
+            Some(Message::App(_)) => {
+                app_id = received.pid.map(|pid| ProcessId { pid, start_time: start_time(pid).unwrap_or(0) });
+            }
+            Some(Message::Go) => {}
+        }
+    }
+    // Without a word from the app's process the box died on its way.
+    let Some(app_id) = app_id else {
+        return Err(LaunchError::Step { step: Step::Talk, source: std::io::ErrorKind::UnexpectedEof.into() });
+    };
+    if let (Some(terminal), Some(size)) = (&terminal, size) {
+        size.set(terminal).at(Step::Terminal)?;
+    }
+    let init = ProcessId { pid: born.pid, start_time: start_time(born.pid).unwrap_or(0) };
+    Ok(Instance {
+        target: ExecTarget {
+            init,
+            app: app_id,
+            ids: spec.ids.clone(),
+            process: spec.process.clone(),
+            network: spec.network,
+            privileged: spec.privileged,
+            pids: spec.limits.pids,
+            cgroups: cgroups.folders.clone(),
+        },
+        terminal,
+        born,
+        cgroups,
+        exit: None,
+    })
+}
+
+/// The child is gone or says why: what it said comes first.
+fn talk(socket: &OwnedFd, spec: &Spec) -> LaunchError {
+    match wire::receive(socket.as_fd(), |_, _| ()) {
+        Ok(wire::Received { message: Some(Message::Failed(failure)), .. }) => {
+            crate::plan::explain(failure, spec)
+        }
+        _ => LaunchError::Step { step: Step::Talk, source: std::io::ErrorKind::UnexpectedEof.into() },
+    }
+}
+
+/// The child's side: pid 1. It never returns, and never unwinds into the parent's frames.
+fn child(plan: &Plan, app: &App, socket: RawFd, standard: Standing, guard: RawFd) -> ! {
+    let Err(failure) = first_process(plan, app, socket, standard, guard);
+    wire::report_and_exit(socket, failure)
+}
+
+/// The numbers of what will be 0, 1 and 2; nothing for a terminal, which is made inside.
+pub(crate) type Standing = Option<[RawFd; 3]>;
+
+fn first_process(
+    plan: &Plan,
+    app: &App,
+    socket: RawFd,
+    standing: Standing,
+    guard: RawFd,
+) -> Result<Infallible, Failure> {
+    // Nothing of the parent's stays open: not its other instances, not its files (CVE-2016-9962, CVE-2024-21626).
+    let [a, b, c] = standing.unwrap_or([socket; 3]);
+    sys::close_all_but(&[socket, guard, app.stub(), a, b, c]).at(Step::Descriptors)?;
+    crate::init::forget_arguments(plan.arguments);
+    // A signal that comes early waits for init, and modes are as given.
+    rights::set_blocked(u64::MAX);
+    rustix::process::umask(Mode::empty());
+
+    // Until the maps are written nobody here is anybody. End of file: the parent died, and so do we.
+    wait(socket)?;
+    if plan.user_namespace {
+        if plan.set_groups {
+            rustix::thread::set_thread_groups(&[]).at(Step::Ids)?;
+        }
+        let (uid, gid) = (Uid::ROOT, Gid::ROOT);
+        rustix::thread::set_thread_res_gid(gid, gid, gid).at(Step::Ids)?;
+        rustix::thread::set_thread_res_uid(uid, uid, uid).at(Step::Ids)?;
+    }
+    // From here on nobody inside may look into this process, which has the host's program in its memory. Not
+    // earlier: the parent has to reach our /proc files to write the maps.
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable).at(Step::Ids)?;
+    new_session_keyring();
+    // The cgroup namespace's root is where a process is when it makes it: only now we are where we belong.
+    sys::unshare(libc::CLONE_NEWCGROUP).at(Step::CgroupNamespace)?;
+    rustix::system::sethostname(plan.hostname.to_bytes()).at(Step::Hostname)?;
+    if plan.network != Network::Host {
+        loopback_up().at(Step::Loopback)?;
+    }
+    rustix::mount::mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)
+        .at(Step::Private)?;
+
+    // What comes from the host is opened while its root is still ours, and as copies: they stay when it goes.
+    let mut devices = [const { None }; MAX_DEVICES];
+    for (index, (slot, device)) in devices.iter_mut().zip(&plan.devices).enumerate() {
+        *slot = Some(device.open().at_item(Step::Device, index)?);
+    }
+    // The kernel mounts proc and sysfs in a user namespace only where an unmasked one is in sight (5.x:
+    // mount_too_revealing), that is before the old root goes.
+    let proc = filesystem(c"proc", &[], DATA).at(Step::Proc)?;
+    let sys = match plan.network {
+        // sysfs shows a network namespace, and the host's isn't ours to mount: a view of the host's, read-only.
+        Network::Host if plan.user_namespace => {
+            let host =
+                rustix::fs::open(c"/sys", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).at(Step::Sys)?;
+            copy(&host, true).at(Step::Sys)?
+        }
+        _ => filesystem(c"sysfs", &[], DATA).at(Step::Sys)?,
+    };
+    sys::mount_setattr(sys.as_fd(), READ_ONLY | NO_SUID | NO_DEV | NO_EXEC, None, true).at(Step::Sys)?;
+
+    // The root: made by the parent, or (rootless) here, where this process is root.
+    let mut received = [const { None }; wire::MAX_FDS];
+    let root = match plan.rootless_overlay() {
+        None => {
+            wait_for(socket, &mut received)?;
+            received[0].take().ok_or(Errno::BADF).at(Step::Overlay)?
+        }
+        Some(options) => {
+            let root = plan.open_layers(&options)?;
+            for (index, (slot, mount)) in received[1..].iter_mut().zip(&plan.mounts).enumerate() {
+                *slot = Some(mount.open_inside().at_item(Step::Source, index)?);
+            }
+            root
+        }
+    };
+    // On top of the old root, into it, swap the two, and let the old one go with all that is mounted in it.
+    rustix::mount::move_mount(
+        &root,
+        c"",
+        rustix::fs::CWD,
+        c"/",
+        rustix::mount::MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
+    )
+    .at(Step::Pivot)?;
+    rustix::process::fchdir(&root).at(Step::Pivot)?;
+    rustix::process::pivot_root(c".", c".").at(Step::Pivot)?;
+    rustix::mount::unmount(c".", UnmountFlags::DETACH).at(Step::Pivot)?;
+    rustix::process::chdir(c"/").at(Step::Pivot)?;
+    let mut root = Root::new(root).at(Step::Root)?;
+
+    // Scratch files while there is nothing but the overlay: they can land nowhere else.
+    for (index, (path, mode, uid, gid)) in plan.folders.iter().enumerate() {
+        let folder = root.folder(path, *mode).at_item(Step::Folder, index)?;
+        own(&folder, *mode, *uid, *gid).at_item(Step::Folder, index)?;
+    }
+    for (index, (path, contents, mode)) in plan.files.iter().enumerate() {
+        root.write(path, contents, *mode).at_item(Step::File, index)?;
+    }
+    for (index, (path, target)) in plan.links.iter().enumerate() {
+        root.link(path, target).at_item(Step::Link, index)?;
+    }
+    // The temporary folders before the volumes, so that a volume may lie in one.
+    for path in [c"/tmp", c"/var/tmp"] {
+        let place = root.mount_point(path, true).at(Step::Tmp)?;
+        let tmpfs = filesystem(c"tmpfs", &plan.temporary(), PLAIN).at(Step::Tmp)?;
+        attach(&tmpfs, &place).at(Step::Tmp)?;
+        root.own(&tmpfs).at(Step::Tmp)?;
+    }
+    for (index, mount) in plan.mounts.iter().enumerate() {
+        let Some(source) = received[1 + index].take() else { continue };
+        place(&mut root, mount, &source).at_item(Step::Target, index)?;
+    }
+    // The kernel's own come last, straight onto real folders of the root: nothing of an image or a volume can
+    // lie over them, whatever it links to (CVE-2019-16884, CVE-2019-19921 put something before /proc).
+    let (dev, pts) = make_dev(plan, &root, &mut devices)?;
+    let null = beneath(&dev, c"null", OFlags::PATH).at(Step::Mask)?;
+    let place = inside_root(&root, c"proc").at(Step::Proc)?;
+    attach(&proc, &place).at(Step::Proc)?;
+    let place = inside_root(&root, c"sys").at(Step::Sys)?;
+    attach(&sys, &place).at(Step::Sys)?;
+    if let Ok(place) = beneath(&sys, c"fs/cgroup", OFlags::PATH | OFlags::DIRECTORY) {
+        // A view of the box's own cgroup, read-only (CVE-2022-0492, CVE-2023-25809 wrote there).
+        if let Ok(cgroup) =
+            filesystem(c"cgroup2", &[], DATA | rustix::mount::MountAttrFlags::MOUNT_ATTR_RDONLY)
+        {
+            attach(&cgroup, &place).at(Step::Sys)?;
+        }
+    }
+    if plan.network != Network::Host {
+        crate::masks::low_ports(&proc).at(Step::Sysctl)?;
+    }
+    if !plan.privileged {
+        crate::masks::mask(&proc, &sys, &null)?;
+    }
+
+    let standard = match standing {
+        Some(fds) => Standard::Fds(fds),
+        None => Standard::Terminal(terminal(plan, socket, &dev, &pts)?),
+    };
+    drop((proc, sys, dev, pts, null, root));
+
+    if !plan.init {
+        say_app(socket)?;
+        return app.become_app(socket, standard, Some(guard));
+    }
+    // SAFETY: the child goes into `become_app` and never returns from here.
+    match unsafe { sys::clone3(0, None) }.at(Step::Fork)? {
+        Side::Child => {
+            let failure = match say_app(socket) {
+                Ok(()) => {
+                    let Err(failure) = app.become_app(socket, standard, None);
+                    failure
+                }
+                Err(failure) => failure,
+            };
+            wire::report_and_exit(socket, failure)
+        }
+        Side::Parent { pid, .. } => crate::init::keep_house(pid, guard),
+    }
+}
+
+/// The most devices: the seven of every box and those of the spec.
+const MAX_DEVICES: usize = 64;
+
+/// Waits for the parent's word.
+fn wait(socket: RawFd) -> Result<(), Failure> {
+    let received = wire::receive(borrow(socket), |_, _| ()).at(Step::Talk)?;
+    rootfs::must(received.message == Some(Message::Go), Errno::PIPE).at(Step::Talk)
+}
+
+/// Waits for the parent's word and takes what comes with it.
+fn wait_for(socket: RawFd, fds: &mut [Option<OwnedFd>]) -> Result<(), Failure> {
+    let received = wire::receive(borrow(socket), |index, fd| {
+        if let Some(slot) = fds.get_mut(index) {
+            *slot = Some(fd);
+        }
+    })
+    .at(Step::Talk)?;
+    rootfs::must(received.message == Some(Message::Go), Errno::PIPE).at(Step::Talk)
+}
+
+/// The app's process names itself; the kernel adds its number, as the parent sees it.
+pub(crate) fn say_app(socket: RawFd) -> Result<(), Failure> {
+    wire::send(borrow(socket), Message::App(0), &[]).at(Step::Talk)
+}
+
+/// A session keyring of its own: keys aren't namespaced, and the caller's must not be reachable inside.
+pub(crate) fn new_session_keyring() {
+    const JOIN_SESSION_KEYRING: i32 = 1;
+    // SAFETY: no name is passed. Kernels without keys have nothing to hide.
+    unsafe { libc::syscall(libc::SYS_keyctl, JOIN_SESSION_KEYRING, std::ptr::null::<u8>()) };
+}
+
+fn loopback_up() -> sys::Sys<()> {
+    let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)?;
+    // SAFETY: all-zero is a valid value of this plain struct.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    request.ifr_name[..2].copy_from_slice(&[b'l' as libc::c_char, b'o' as libc::c_char]);
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    // SAFETY: the struct outlives the call.
+    sys::check(i64::from(unsafe { libc::ioctl(raw(&socket), libc::SIOCSIFFLAGS, &raw const request) }))?;
+    Ok(())
+}
+
+/// Gives a folder of scratch its mode and owner; a folder of the image that has them already stays untouched.
+fn own(folder: &OwnedFd, mode: u32, uid: u32, gid: u32) -> sys::Sys<()> {
+    let is = rustix::fs::fstat(folder)?;
+    // The descriptor is a path only; the same folder by its number can be changed.
+    let open = rustix::fs::openat(
+        folder,
+        c".",
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
+    if (is.st_uid, is.st_gid) != (uid, gid) {
+        rustix::fs::fchown(&open, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
+    }
+    if is.st_mode & 0o7777 != mode {
+        rustix::fs::fchmod(&open, Mode::from_raw_mode(mode))?;
+    }
+    Ok(())
+}
+
+/// Puts a volume or a link at its target.
+fn place(root: &mut Root, mount: &Target, source: &OwnedFd) -> sys::Sys<()> {
+    let kind = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(source)?.st_mode);
+    let place = root.mount_point(&mount.path, kind == rustix::fs::FileType::Directory)?;
+    attach(source, &place)?;
+    if mount.ours { root.own(source) } else { Ok(()) }
+}
+
+/// A real folder right below the root, made if the image has none; a link there is refused.
+fn inside_root(root: &Root, name: &std::ffi::CStr) -> sys::Sys<OwnedFd> {
+    match rustix::fs::mkdirat(&root.fd, name, Mode::from_raw_mode(0o755)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(errno) => return Err(errno),
+    }
+    // A mount there (a volume whose target was a link to it) is crossed, and lies beneath what comes now.
+    beneath(&root.fd, name, OFlags::PATH | OFlags::DIRECTORY)
+}
+
+/// `/dev`: a tmpfs with the devices, a terminal multiplexer and shared memory of the box's own.
+fn make_dev(
+    plan: &Plan,
+    root: &Root,
+    devices: &mut [Option<OwnedFd>; MAX_DEVICES],
+) -> Result<(OwnedFd, OwnedFd), Failure> {
+    let place = inside_root(root, c"dev").at(Step::Dev)?;
+    let options = [(c"mode", c"0755"), (c"size", c"64k"), (c"nr_inodes", c"1024")];
+    let noexec =
+        rustix::mount::MountAttrFlags::MOUNT_ATTR_NOSUID | rustix::mount::MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    let dev = filesystem(c"tmpfs", &options, noexec).at(Step::Dev)?;
+    attach(&dev, &place).at(Step::Dev)?;
+    for (index, (slot, device)) in devices.iter_mut().zip(&plan.devices).enumerate() {
+        let Some(mount) = slot.take() else { continue };
+        device.place(&dev, &mount).at_item(Step::Device, index)?;
+    }
+    for (name, target) in [
+        (c"fd", c"/proc/self/fd"),
+        (c"stdin", c"/proc/self/fd/0"),
+        (c"stdout", c"/proc/self/fd/1"),
+        (c"stderr", c"/proc/self/fd/2"),
+        (c"ptmx", c"pts/ptmx"),
+    ] {
+        rustix::fs::symlinkat(target, &dev, name).at(Step::Dev)?;
+    }
+    let sub = |name: &std::ffi::CStr| {
+        rustix::fs::mkdirat(&dev, name, Mode::from_raw_mode(0o755))?;
+        beneath(&dev, name, OFlags::PATH | OFlags::DIRECTORY)
+    };
+    let options: &[(_, _)] = match plan.tty_group {
+        true => &[(c"ptmxmode", c"0666"), (c"mode", c"0620"), (c"gid", c"5")],
+        false => &[(c"ptmxmode", c"0666"), (c"mode", c"0620")],
+    };
+    let pts = filesystem(
+        c"devpts",
+        options,
+        rustix::mount::MountAttrFlags::MOUNT_ATTR_NOSUID | rustix::mount::MountAttrFlags::MOUNT_ATTR_NOEXEC,
+    )
+    .at(Step::Dev)?;
+    attach(&pts, &sub(c"pts").at(Step::Dev)?).at(Step::Dev)?;
+    let shm = filesystem(c"tmpfs", &plan.temporary(), DATA).at(Step::Dev)?;
+    attach(&shm, &sub(c"shm").at(Step::Dev)?).at(Step::Dev)?;
+    Ok((dev, pts))
+}
+
+/// A terminal out of the box's own devpts, also its console: the other end goes to the parent. (A terminal of
+/// the host's would let the box push input into it: CVE-2017-5226, CVE-2023-28100.)
+fn terminal(plan: &Plan, socket: RawFd, dev: &OwnedFd, pts: &OwnedFd) -> Result<RawFd, Failure> {
+    let (master, slave, number) = crate::terminal::make(pts, plan.user).at(Step::Terminal)?;
+    let node = beneath(pts, number.as_c_str().at(Step::Terminal)?, OFlags::PATH).at(Step::Terminal)?;
+    let console = inside::new_file(dev, c"console", 0o600).at(Step::Terminal)?;
+    drop(console);
+    let place = beneath(dev, c"console", OFlags::PATH).at(Step::Terminal)?;
+    attach(&copy(&node, false).at(Step::Terminal)?, &place).at(Step::Terminal)?;
+    wire::send(borrow(socket), Message::Go, &[master.as_fd()]).at(Step::Talk)?;
+    let slave = above_standard(slave).at(Step::Terminal)?;
+    let number = raw(&slave);
+    // It stays open until this process has become the app, or init, which closes everything.
+    std::mem::forget(slave);
+    Ok(number)
 }

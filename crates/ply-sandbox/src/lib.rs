@@ -5,22 +5,39 @@
 
 #![cfg(target_os = "linux")]
 
+mod cgroup;
 mod error;
 mod exec;
 mod host;
+mod init;
+mod inner;
+mod inside;
 mod instance;
+mod keeper;
 mod launch;
 mod layers;
+mod masks;
+mod plan;
+mod rights;
+mod rootfs;
+mod seccomp;
+mod seccomp_table;
 mod spec;
+mod stub;
 mod subid;
+mod sys;
+mod syscalls;
+mod terminal;
 mod userns;
+mod wire;
 
+pub use cgroup::sweep;
 pub use error::{LaunchError, Step};
 pub use exec::{Exec, ExecTarget, exec};
 pub use host::{CgroupKind, Enforced, Host, Kernel};
 pub use instance::{Exit, Instance, ProcessId, Stdio, WindowSize};
 pub use launch::{LaunchContext, launch};
-pub use layers::{GcReport, gc, sweep};
+pub use layers::{GcReport, gc};
 pub use spec::{
     Ids, Layer, Limits, Mount, MountOwner, Network, Process, ScratchFile, ScratchFolder, ScratchLink, Spec,
 };

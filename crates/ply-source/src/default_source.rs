@@ -3,7 +3,7 @@
 
 use crate::SourceError;
 use ply_image::Dirs;
-use ply_manifest::{Manifest, SourceSpec};
+use ply_manifest::{Config, Manifest, SourceSpec};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -66,8 +66,17 @@ impl DefaultSource {
                 .map_err(|error| SourceError::BadSource { said_in: REGISTRY_VARIABLE.to_owned(), error })?;
             return Ok(Self { spec, from: SourceOrigin::Environment });
         }
-        let _ = dirs;
-        Ok(Self::official())
+        let path = dirs.config.join("config.toml");
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::official()),
+            Err(error) => return Err(SourceError::Read { path, error }),
+        };
+        let config = Config::parse(&text, &path.display().to_string()).map_err(SourceError::Config)?;
+        Ok(match config.default_source {
+            Some(spec) => Self { spec, from: SourceOrigin::Config(path) },
+            None => Self::official(),
+        })
     }
 
     /// What answers for `manifest`: its own `default` where it has one, else this.

@@ -124,6 +124,8 @@ pub enum SourceError {
     Connection {
         /// The reason from the system.
         why: String,
+        /// Whether it may pass by itself: an answer that was late, not one that refused.
+        passes: bool,
         /// The URL.
         url: String,
     },
@@ -210,6 +212,18 @@ pub enum SourceError {
         name: PackageName,
         /// The range.
         range: Range,
+    },
+    /// A range, and a server that has no `index.json`.
+    #[error("no index.json that lists the versions of {name}: {url}{}", asked_by(.asks))]
+    NoIndex {
+        /// The package.
+        name: PackageName,
+        /// Where it would be.
+        url: String,
+        /// The nearest name that the catalog has.
+        nearest: Option<String>,
+        /// Who asks.
+        asks: Vec<Asked>,
     },
     /// A package of which the source has nothing.
     #[error("no package {name} in {origin}{}", asked_by(.asks))]
@@ -370,9 +384,25 @@ pub enum SourceError {
         /// The reason.
         error: io::Error,
     },
+    /// What came is no image of ply.
+    #[error("{place} gives no image: {why}")]
+    NoImage {
+        /// Where it came from.
+        place: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// The bytes can't be kept.
+    #[error("{what} can't be written: {error}")]
+    Write {
+        /// The file.
+        what: String,
+        /// The reason.
+        error: io::Error,
+    },
     /// The store refuses.
-    #[error("{0}")]
-    Store(String),
+    #[error(transparent)]
+    Store(#[from] ply_image::ImageError),
 }
 
 /// The lines of a conflict, each who asks for what.
@@ -432,7 +462,10 @@ impl SourceError {
             Self::CantList { name, .. } => {
                 Some(format!("pin an exact version, as in {name} = \"1.2.3\""))
             }
-            Self::NoSuchPackage { nearest: Some(nearest), .. } => Some(format!("did you mean {nearest:?}?")),
+            Self::NoIndex { nearest: Some(nearest), .. } | Self::NoSuchPackage { nearest: Some(nearest), .. } => Some(format!("did you mean {nearest:?}?")),
+            Self::NoIndex { name, .. } => {
+                Some(format!("check the name, pin an exact version as in {name} = \"1.2.3\", or publish an index.json there"))
+            }
             Self::NoSuchPackage { .. } => Some("ply search WORD lists what a source has".to_owned()),
             Self::NotInRange { versions, .. } | Self::Conflict { versions, .. } => list(versions),
             Self::OtherArch { name, .. } => Some(format!("ply search {name} shows what it was built for")),
@@ -454,11 +487,24 @@ impl SourceError {
         }
     }
 
-    /// Whether no source could be reached at all, so that what the store holds is worth a try.
+    /// Whether the server could not be reached, so that asking it for something else is in vain.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        use SourceError::{Connection, NoAddress, PlainHttp, Stalled, Tls};
+        matches!(self, NoAddress { .. } | Connection { .. } | Stalled { .. } | Tls { .. } | PlainHttp { .. })
+    }
+
+    /// Whether the source could not be asked, so that what the store holds is worth a try: nobody answers, the server is in
+    /// trouble, a folder is away.
     pub fn is_offline(&self) -> bool {
-        matches!(
-            self,
-            Self::NoAddress { .. } | Self::Connection { .. } | Self::Stalled { .. } | Self::TooMany { .. }
-        ) || matches!(self, Self::Status { status, .. } if *status >= 500)
+        match self {
+            Self::NoAddress { .. }
+            | Self::Connection { .. }
+            | Self::Stalled { .. }
+            | Self::TooMany { .. }
+            | Self::BrokenOff { .. }
+            | Self::Read { .. } => true,
+            Self::Status { status, .. } => *status >= 500,
+            _ => false,
+        }
     }
 }

@@ -1,52 +1,26 @@
 //! What the verbs use: one value that finds, fetches, resolves.
 
-use crate::{Entry, FetchOptions, Found, Outdated, SourceError, Tree};
-use ply_manifest::{ImageName, Lock, LockedPackage, Manifest, PackageName, Reference, SourceSpec};
+use crate::http::Client;
+use crate::sources::Known;
+use crate::{Entry, FetchOptions, SourceError, parallel};
+use ply_manifest::{Digest, ImageName, Lock, LockedPackage, Manifest, Owner, PackageName, Range, SourceSpec};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
-/// Finds, fetches and resolves packages. Opens no connection before it needs one; shared between threads.
+/// Finds, fetches and resolves packages. Opens no connection before it needs one; shared between threads. What a source says of
+/// itself is read once, so that one command sees one state of it.
 pub struct Fetcher {
     options: FetchOptions,
-}
-
-/// What resolution may do with a lock.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Mode {
-    /// Keep it as it is while it satisfies the manifest, else change as little as needed.
-    Keep,
-    /// Refuse to change it (`--locked`).
-    Locked,
-    /// Move these to the newest in range; all where the list is empty.
-    Update(Vec<PackageName>),
-}
-
-/// A resolved graph: everything is in the store.
-#[derive(Debug, Clone)]
-pub struct Resolution {
-    /// What `ply.lock` should say.
-    pub lock: Lock,
-    /// The packages in layer order: dependents above dependencies, the base last.
-    pub packages: Vec<Resolved>,
-    /// Whether `lock` differs from what was given.
-    pub changed: bool,
-}
-
-/// One package of a resolved graph.
-#[derive(Debug, Clone)]
-pub struct Resolved {
-    /// Its image in the store.
-    pub entry: Entry,
-    /// Its manifest.
-    pub manifest: std::sync::Arc<Manifest>,
-    /// Who asks for it, as `name version`, sorted; the root is among them by its own name.
-    pub requested_by: Vec<String>,
-    /// Whether it is the base.
-    pub base: bool,
+    client: Client,
+    pub(crate) known: Known,
+    pub(crate) manifests: Mutex<BTreeMap<Digest, Arc<Manifest>>>,
 }
 
 impl Fetcher {
     /// A fetcher. Nothing is opened yet.
     pub fn new(options: FetchOptions) -> Self {
-        Self { options }
+        let client = Client::new(options.network.clone(), options.insecure);
+        Self { options, client, known: Known::default(), manifests: Mutex::default() }
     }
 
     /// What it was made of.
@@ -54,72 +28,66 @@ impl Fetcher {
         &self.options
     }
 
-    /// Resolves `manifest` for the fetcher's arch, by Minimal Version Selection, and puts every package of the graph
-    /// into the store. `existing` is the lock next to the manifest.
-    pub fn resolve(
-        &self,
-        manifest: &Manifest,
-        existing: Option<&Lock>,
-        mode: Mode,
-    ) -> Result<Resolution, SourceError> {
-        let _ = (manifest, existing, mode);
-        Err(unbuilt())
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
     }
 
-    /// The image of a locked package for the fetcher's arch: from the store, else from whoever has the digest.
+    /// What answers for a package whose manifest says nothing: `--source`, else the default.
+    pub(crate) fn usual_source(&self) -> &SourceSpec {
+        self.options.source.as_ref().unwrap_or(&self.options.default_source.spec)
+    }
+
+    /// The image of a locked package for the fetcher's arch: from the store, else from `--source` or `PLY_REGISTRY`, the lock's source,
+    /// the default; whoever has the digest serves.
+    ///
+    /// # Errors
+    /// [`SourceError::NoDigest`]; where one place was asked its own error, else [`SourceError::Missing`] with what each said.
     pub fn ensure(&self, package: &LockedPackage) -> Result<Entry, SourceError> {
-        let _ = package;
-        Err(unbuilt())
+        self.ensure_locked(package)
     }
 
-    /// [`Self::ensure`] for a whole lock, several at once, in the lock's order.
+    /// [`Self::ensure`] for the packages of a lock, several at once, in the lock's order. Opens no connection where the store has all.
+    ///
+    /// # Errors
+    /// Those of the first package in the lock's order that can't be had.
     pub fn ensure_lock(&self, lock: &Lock) -> Result<Vec<Entry>, SourceError> {
-        lock.packages.iter().map(|package| self.ensure(package)).collect()
+        parallel::each(self.options.network.parallel, &lock.packages, |package| self.ensure_locked(package))
+            .into_iter()
+            .collect()
     }
 
-    /// The newest image that a reference allows, fetched. Where no source answers, the newest that the store holds, with
-    /// a notice.
-    pub fn lookup(&self, reference: &Reference) -> Result<Entry, SourceError> {
-        let _ = reference;
-        Err(unbuilt())
+    /// An image by its digest, as a lock of another kind pins it (a composition's member): from the store, else from `--source` or
+    /// `PLY_REGISTRY`, else the default.
+    ///
+    /// # Errors
+    /// As [`Self::ensure`].
+    pub fn ensure_digest(
+        &self,
+        image: &ImageName,
+        digest: Digest,
+        owner: Option<&Owner>,
+    ) -> Result<Entry, SourceError> {
+        self.by_digest(image, digest, None, &owner.cloned().unwrap_or_default())
     }
 
-    /// The image at a URL.
+    /// The image at a URL. One whose file name is an image's is not fetched again; any other is, each time.
+    ///
+    /// # Errors
+    /// Those of the network; [`SourceError::WrongName`], [`SourceError::NoImage`].
     pub fn url(&self, url: &str) -> Result<Entry, SourceError> {
-        let _ = url;
-        Err(unbuilt())
+        self.from_url(url)
     }
 
-    /// The images of a package that a source lists, all archs, lowest version first; from the default source where none is
-    /// given.
+    /// The images of a package that a source lists, all archs, lowest version first; of the usual source where none is given.
+    ///
+    /// # Errors
+    /// [`SourceError::CantList`] for a forge, [`SourceError::NoIndex`], those of the network.
     pub fn versions(
         &self,
         name: &PackageName,
         source: Option<&SourceSpec>,
     ) -> Result<Vec<ImageName>, SourceError> {
-        let _ = (name, source);
-        Err(unbuilt())
+        let source = source.unwrap_or_else(|| self.usual_source());
+        self.images(source, &Owner::default(), name, &Range::Any)
     }
-
-    /// The packages whose name or description holds every word of `term`, best first.
-    pub fn search(&self, term: &str) -> Result<Vec<Found>, SourceError> {
-        let _ = term;
-        Err(unbuilt())
-    }
-
-    /// For each dependency of `manifest` and its base: locked, newest in range, newest.
-    pub fn outdated(&self, manifest: &Manifest, lock: &Lock) -> Result<Vec<Outdated>, SourceError> {
-        let _ = (manifest, lock);
-        Err(unbuilt())
-    }
-
-    /// Who brings what, with sizes.
-    pub fn tree(&self, manifest: &Manifest, lock: &Lock) -> Result<Tree, SourceError> {
-        let _ = (manifest, lock);
-        Err(unbuilt())
-    }
-}
-
-fn unbuilt() -> SourceError {
-    SourceError::Store("not built yet".to_owned())
 }

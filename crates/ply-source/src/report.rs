@@ -26,6 +26,36 @@ pub struct Found {
     pub line: String,
 }
 
+impl Found {
+    pub(crate) fn new(
+        owner: Option<Owner>,
+        name: PackageName,
+        kind: Option<String>,
+        description: Option<String>,
+        license: Option<String>,
+        versions: Vec<Version>,
+        archs: Vec<Arch>,
+    ) -> Self {
+        let line = paste_line(&name, versions.first());
+        Self { owner, name, kind, description, license, versions, archs, line }
+    }
+}
+
+/// The line of a manifest that asks for a package: in the range of its newest version's first part, or of the first two where that
+/// is 0. A name with a dot or a plus is quoted, as TOML wants it.
+fn paste_line(name: &PackageName, newest: Option<&Version>) -> String {
+    let range = match newest {
+        Some(version) if version.is_prerelease() => version.to_string(),
+        Some(version) => match version.parts() {
+            (0, minor, _) => format!("0.{minor}"),
+            (major, ..) => major.to_string(),
+        },
+        None => "*".to_owned(),
+    };
+    let bare = name.as_str().bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+    if bare { format!("{name} = \"{range}\"") } else { format!("\"{name}\" = \"{range}\"") }
+}
+
 /// One dependency as `ply outdated` shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Outdated {

@@ -98,7 +98,7 @@ impl Pattern {
                 .map(|g| g.compile_matcher())
                 .map_err(|e| wrong(&format!("an entry is no glob ({})", e.kind())))
         };
-        let glob = if parts.iter().any(|p| wild(p)) { Some(compile(&path)?) } else { None };
+        let glob = if parts.iter().any(wild) { Some(compile(&path)?) } else { None };
         let fixed = parts.iter().take_while(|p| !wild(p)).copied().collect::<Vec<_>>().join("/");
         let names = |part: &&&str| part.chars().any(char::is_alphanumeric);
         let parts = if path.contains('{') && path.contains('/') {

@@ -2,7 +2,7 @@
 
 use super::{Group, Places, package};
 use crate::walk::{Entry, Faults, Section};
-use crate::{Build, Dependency, PackageName, Range, Reference, SourceSpec, nearest};
+use crate::{Build, Dependency, PackageName, Range, Reference, SourceSpec};
 use std::collections::BTreeMap;
 use toml::de::DeValue;
 
@@ -165,7 +165,7 @@ fn read_alias(
     let entry = table.take("source")?;
     let alias = entry.string(faults)?;
     if !sources.contains_key(alias) {
-        let hint = match nearest(alias, sources.keys().map(String::as_str)) {
+        let hint = match faults.near(alias, sources.keys().map(String::as_str)) {
             Some(near) => format!("did you mean {near:?}?"),
             None => format!("declare it: {alias} = \"https://…\" in [build.sources]"),
         };

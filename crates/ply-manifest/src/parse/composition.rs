@@ -1,14 +1,14 @@
 //! Reading a composition: the header and `[[service]]` members, or legacy `[stack]` and `[[app]]`.
 
 use super::{MOST_BYTES, one_of, package, run};
-use crate::params::{LIVE, cycles};
+use crate::params::{LIVE, chain, cycles};
 use crate::template::{Holes, Piece, Template, param_name};
 use crate::walk::{Entry, Faults, Section, absolute_path, document};
 use crate::{
     Composition, Condition, Diagnostics, EgressPolicy, ImageName, Member, MemberEgress, NounError,
-    PackageName, Publish, RunName, Target, nearest,
+    PackageName, Publish, RunName, Target,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use toml::de::DeValue;
 
@@ -47,8 +47,7 @@ pub(super) fn read(root: &mut Section<'_>, faults: &mut Faults<'_>) -> Option<Co
     let (service, app) = (root.take("service"), root.take("app"));
     let header = one_of(package, stack, faults);
     let Some(header) = header else {
-        faults.add(None, "it has no [package]", Some("write [package] with name = \"mystack\"".to_owned()));
-        root.all();
+        super::no_header(root, "write [package] with name = \"mystack\"", faults);
         return None;
     };
     let mut table = header.table(faults)?;
@@ -60,20 +59,24 @@ pub(super) fn read(root: &mut Section<'_>, faults: &mut Faults<'_>) -> Option<Co
     let version = table.take("version").and_then(|e| e.noun(faults));
     let mut line = |key| table.take(key).and_then(|e| e.line(faults).map(str::to_owned));
     let (description, env_file) = (line("description"), line("env_file"));
-    // The registry's fields of [package] are read as an app's are; a composition has no use for them.
-    let _ = (line("license"), line("homepage"));
     table.finish(faults);
     let members = one_of(service, app, faults);
+    if let Some(entry) = members.as_ref().filter(|e| e.is_table()) {
+        let key = entry.key;
+        faults.at_hint(&entry.key_span, format!("{key:?} is a list of members"), format!("write [[{key}]]"));
+        return None;
+    }
     let mut read_members: Vec<Member> = Vec::new();
     let mut edges: Vec<Vec<Edge>> = Vec::new();
     let mut spans = Vec::new();
+    let mut names = BTreeSet::new();
     let entries = members.and_then(|e| e.array(faults)).unwrap_or_default();
     if entries.is_empty() && faults.len() == 0 {
         faults.at_hint(&header.key_span, "it has no member", "add [[service]] with run = \"redis@8\"");
     }
     for entry in entries {
         let Some((member, reads)) = read_member(&entry, faults) else { continue };
-        if read_members.iter().any(|m| m.name == member.name) {
+        if !names.insert(member.name.clone()) {
             faults.at_hint(
                 &entry.span(),
                 format!("two members are named {:?}", member.name.as_str()),
@@ -256,13 +259,18 @@ fn with_vars<T: std::str::FromStr<Err = NounError>>(
     value: &Entry<'_>,
     faults: &mut Faults<'_>,
 ) -> Option<String> {
-    if text.contains(['{', '}']) && !text.contains("${") {
-        faults.at_hint(&value.span(), format!("{} takes $VAR and no {{}}", value.label), "write $VAR");
-        return None;
-    }
     match Template::parse(&text, Holes::VARS) {
         Err(error) => {
             faults.at_hint(&value.span(), error.to_string(), error.hint());
+            return None;
+        }
+        Ok(template)
+            if template
+                .pieces
+                .iter()
+                .any(|p| matches!(p, Piece::Text(text) if text.contains(['{', '}']))) =>
+        {
+            faults.at_hint(&value.span(), format!("{} takes $VAR and no {{}}", value.label), "write $VAR");
             return None;
         }
         Ok(template) if template.vars().next().is_some() => {}
@@ -301,6 +309,7 @@ impl std::str::FromStr for Domain {
 /// `env`: a list of `K=V`, or a table.
 fn read_env(entry: &Entry<'_>, reads: &mut Vec<Edge>, faults: &mut Faults<'_>) -> Vec<(String, String)> {
     let mut env: Vec<(String, String)> = Vec::new();
+    let mut seen = BTreeSet::new();
     let found = if entry.is_table() {
         entry.table(faults).map(|t| package::variables(t, faults)).unwrap_or_default()
     } else {
@@ -310,7 +319,7 @@ fn read_env(entry: &Entry<'_>, reads: &mut Vec<Edge>, faults: &mut Faults<'_>) -
             let Some((key, rest)) = text.split_once('=') else {
                 faults.at_hint(
                     &value.span(),
-                    format!("{} is K=V, and has no =", value.label),
+                    format!("{} must be K=V, and has no =", value.label),
                     "write \"KEY=value\"",
                 );
                 continue;
@@ -323,7 +332,7 @@ fn read_env(entry: &Entry<'_>, reads: &mut Vec<Edge>, faults: &mut Faults<'_>) -
         found
     };
     for (key, value, span) in found {
-        if env.iter().any(|(k, _)| *k == key) {
+        if !seen.insert(key.clone()) {
             faults.at(&span, format!("{key} is set twice"));
             continue;
         }
@@ -414,16 +423,25 @@ fn read_egress(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<MemberEgres
     }
 }
 
+/// The first names of a list, so that a hint stays a line.
+fn few(names: &[&str]) -> String {
+    match names.get(..8) {
+        Some(first) if names.len() > 8 => format!("{} and {} more", first.join(", "), names.len() - 8),
+        _ => names.join(", "),
+    }
+}
+
 /// References to members that aren't there, and circles.
 fn check_edges(members: &[Member], edges: &[Vec<Edge>], spans: &[Range<usize>], faults: &mut Faults<'_>) {
     let names: Vec<&str> = members.iter().map(|m| m.name.as_str()).collect();
+    let known: BTreeSet<&str> = names.iter().copied().collect();
     let mut graph: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (name, reads) in names.iter().zip(edges) {
         for edge in reads {
-            if !names.contains(&edge.to.as_str()) {
-                let hint = match nearest(&edge.to, names.iter().copied()) {
+            if !known.contains(edge.to.as_str()) {
+                let hint = match faults.near(&edge.to, names.iter().copied()) {
                     Some(near) => format!("did you mean {near:?}?"),
-                    None => format!("members are {}", names.join(", ")),
+                    None => format!("members are {}", few(&names)),
                 };
                 faults.at_hint(
                     &edge.span,
@@ -436,8 +454,6 @@ fn check_edges(members: &[Member], edges: &[Vec<Edge>], spans: &[Range<usize>], 
     }
     for circle in cycles(&graph) {
         let at = names.iter().position(|n| *n == circle[0]).unwrap_or(0);
-        let mut chain = circle.clone();
-        chain.push(circle[0].clone());
-        faults.at(&spans[at], format!("members wait for each other in a circle: {}", chain.join(" → ")));
+        faults.at(&spans[at], format!("members wait for each other in a circle: {}", chain(&circle)));
     }
 }

@@ -11,7 +11,7 @@ mod run;
 pub use package::variable_name;
 
 use crate::walk::{Entry, Faults, Section, document};
-use crate::{Composition, Diagnostics, Manifest};
+use crate::{Composition, Diagnostics, Manifest, nearest};
 
 /// The most bytes of a manifest, a composition, an overlay, a config or a policy.
 pub(crate) const MOST_BYTES: usize = 1 << 20;
@@ -64,6 +64,8 @@ struct Places<'s, 't> {
     package: Section<'t>,
     build: Option<Section<'t>>,
     run: Option<Section<'t>>,
+    /// Where the entrypoint stands, once it was read.
+    entrypoint: Option<std::ops::Range<usize>>,
 }
 
 /// Which group a key belongs to.
@@ -110,5 +112,19 @@ fn one_of<'t>(a: Option<Entry<'t>>, b: Option<Entry<'t>>, faults: &mut Faults<'_
             Some(first)
         }
         (a, b) => a.or(b),
+    }
+}
+
+/// Says that `[package]` is missing, at the table that may be meant by it, and nothing else: what else stands
+/// there may well be right.
+fn no_header(root: &mut Section<'_>, hint: &str, faults: &mut Faults<'_>) {
+    let meant = root.all().into_iter().find(|e| nearest(e.key, ["package"]).is_some());
+    match meant {
+        Some(entry) => faults.at_hint(
+            &entry.key_span,
+            format!("it has no [package], and there is a {:?}", entry.key),
+            "did you mean \"package\"?",
+        ),
+        None => faults.add(None, "it has no [package]", Some(hint.to_owned())),
     }
 }

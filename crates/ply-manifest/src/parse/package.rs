@@ -12,30 +12,25 @@ pub(super) fn read(root: &mut Section<'_>, faults: &mut Faults<'_>) -> Option<Ma
     let grouped_run = root.take("run").and_then(|e| e.table(faults));
     let layer_table = root.take("layer").and_then(|e| e.table(faults));
     let Some(header) = header else {
-        faults.add(
-            None,
-            "it has no [package]",
-            Some("only [package] is required: name = \"myapp\", version = \"1.0.0\"".to_owned()),
-        );
-        root.all();
+        super::no_header(root, "only [package] is required: name = \"myapp\", version = \"1.0.0\"", faults);
         return None;
     };
     let package_table = header.table(faults)?;
-    let mut places = Places { root, package: package_table, build: grouped_build, run: grouped_run };
+    let mut places =
+        Places { root, package: package_table, build: grouped_build, run: grouped_run, entrypoint: None };
     let package = read_package(&mut places.package, faults);
     let layer = read_layer(layer_table, &mut places.package, faults);
     let build = build::read(&mut places, package.as_ref().map(|p| &p.name), faults);
     let run = run::read(&mut places, faults);
-    let header_span = header.key_span.clone();
-    let Places { package: rest, build: rest_build, run: rest_run, .. } = places;
+    let Places { package: rest, build: rest_build, run: rest_run, entrypoint, .. } = places;
     rest.finish(faults);
     for section in [rest_build, rest_run].into_iter().flatten() {
         section.finish(faults);
     }
     let manifest = Manifest { package: package?, build, run, layer };
-    if manifest.kind() == Kind::App && manifest.needs_base() && manifest.build.dependencies.is_empty() {
+    if manifest.needs_base() && manifest.build.dependencies.is_empty() {
         faults.at_hint(
-            &header_span,
+            &entrypoint.unwrap_or(header.key_span),
             "an entrypoint that is a string needs /bin/sh, and no base is declared to hold it",
             "declare one, as in base = \"debian@13\" in [build], or write the entrypoint as an array",
         );

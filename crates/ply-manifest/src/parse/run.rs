@@ -6,7 +6,7 @@ use crate::{
     Capabilities, Capability, EgressEntry, Entrypoint, Health, Limit, LinkRequest, NounError, Rate, Restart,
     RestartPolicy, Run, Scale, ScaleSignal, Span, Volume, VolumeScope, nearest, params,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 use toml::de::DeValue;
 
@@ -17,6 +17,7 @@ pub(super) const MOST_INSTANCES: i64 = 10_000;
 pub(super) fn read(places: &mut Places<'_, '_>, faults: &mut Faults<'_>) -> Run {
     let mut run = Run::default();
     if let Some(entry) = places.key(Group::Run, "entrypoint", faults) {
+        places.entrypoint = Some(entry.span());
         run.entrypoint = entrypoint(&entry, faults);
     }
     if let Some(entry) = places.key(Group::Run, "user", faults) {
@@ -103,7 +104,8 @@ fn path(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<String> {
     match absolute_path(text) {
         Ok(path) => Some(path),
         Err(why) => {
-            faults.at(&entry.span(), format!("{} is an absolute path, not {text:?}: {why}", entry.label));
+            faults
+                .at(&entry.span(), format!("{} must be an absolute path, not {text:?}: {why}", entry.label));
             None
         }
     }
@@ -116,7 +118,7 @@ fn capabilities(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Capabilities {
         DeValue::String(text) => {
             faults.at_hint(
                 &entry.span(),
-                format!("{} is \"oci\" or a list, not {text:?}", entry.label),
+                format!("{} must be \"oci\" or a list, not {text:?}", entry.label),
                 FORMS,
             );
             Capabilities::None
@@ -162,6 +164,7 @@ pub(super) fn label(text: &str) -> bool {
 
 fn volumes(mut table: Section<'_>, faults: &mut Faults<'_>) -> BTreeMap<String, Volume> {
     let mut volumes: BTreeMap<String, Volume> = BTreeMap::new();
+    let mut paths: BTreeMap<String, &str> = BTreeMap::new();
     for entry in table.all() {
         if !label(entry.key) {
             faults.at_hint(
@@ -176,10 +179,11 @@ fn volumes(mut table: Section<'_>, faults: &mut Faults<'_>) -> BTreeMap<String, 
             faults.at(&span, format!("volume {:?} is at /, where the base is", entry.key));
             continue;
         }
-        if let Some((other, _)) = volumes.iter().find(|(_, v)| v.path == volume.path) {
+        if let Some(other) = paths.get(&volume.path) {
             faults.at(&span, format!("volume {:?} is at {}, where {other:?} is too", entry.key, volume.path));
             continue;
         }
+        paths.insert(volume.path.clone(), entry.key);
         volumes.insert(entry.key.to_owned(), volume);
     }
     volumes
@@ -217,7 +221,7 @@ pub(super) fn choice<T: Copy>(entry: &Entry<'_>, words: &[(&str, T)], faults: &m
         Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
         _ => known.join(""),
     };
-    faults.add(Some(&entry.span()), format!("{} is {known}, not {text:?}", entry.label), hint);
+    faults.add(Some(&entry.span()), format!("{} must be {known}, not {text:?}", entry.label), hint);
     None
 }
 
@@ -389,7 +393,7 @@ fn scale_target(entry: &Entry<'_>, signal: &ScaleSignal, faults: &mut Faults<'_>
         }
     };
     if kept.is_none() {
-        faults.at(&entry.span(), format!("{} is {form} for this signal, not {text:?}", entry.label));
+        faults.at(&entry.span(), format!("{} must be {form} for this signal, not {text:?}", entry.label));
     }
     kept
 }
@@ -459,6 +463,7 @@ fn links(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Vec<LinkRequest> {
     const FORMS: &str =
         "write \"/host/path:/container/path\", or { host = \"/host/path\", at = \"/container/path\" }";
     let mut links: Vec<LinkRequest> = Vec::new();
+    let mut taken = BTreeSet::new();
     for value in entry.array(faults).unwrap_or_default() {
         let link = if value.is_table() {
             let Some(mut table) = value.table(faults) else { continue };
@@ -492,7 +497,7 @@ fn links(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Vec<LinkRequest> {
         };
         if link.at == "/" {
             faults.at(&value.span(), "a link is at /, where the base is");
-        } else if links.iter().any(|l| l.at == link.at) {
+        } else if !taken.insert(link.at.clone()) {
             faults.at(&value.span(), format!("two links are at {}", link.at));
         } else {
             links.push(link);
