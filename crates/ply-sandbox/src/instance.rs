@@ -79,7 +79,7 @@ impl Instance {
         self.target.app
     }
 
-    /// What [`crate::exec`] needs to join this box, to be kept in a state file.
+    /// What [`crate::exec()`] needs to join this box, to be kept in a state file.
     pub fn target(&self) -> &ExecTarget {
         &self.target
     }

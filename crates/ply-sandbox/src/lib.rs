@@ -1,7 +1,7 @@
 //! One process in a box: namespaces, ids, mounts, devices, rights, limits, init, exec.
 //!
-//! [`Spec`] is a box as plain data, [`Host`] is what this machine can do, as plain data. [`launch`] makes the
-//! one out of the other and gives an [`Instance`]; [`exec`] starts one more process in a box that runs.
+//! [`Spec`] is a box as plain data, [`Host`] is what this machine can do, as plain data. [`launch()`] makes the
+//! one out of the other and gives an [`Instance`]; [`exec()`] starts one more process in a box that runs.
 
 #![cfg(target_os = "linux")]
 
