@@ -20,6 +20,7 @@ mod masks;
 mod plan;
 mod rights;
 mod rootfs;
+mod scratch;
 mod seccomp;
 mod seccomp_table;
 mod spec;
@@ -38,6 +39,7 @@ pub use host::{CgroupKind, Enforced, Host, Kernel};
 pub use instance::{Exit, Instance, ProcessId, Stdio, WindowSize};
 pub use launch::{LaunchContext, launch};
 pub use layers::{GcReport, gc};
+pub use scratch::sweep_scratch;
 pub use spec::{
     Ids, Layer, Limits, Mount, MountOwner, Network, Process, ScratchFile, ScratchFolder, ScratchLink, Spec,
 };

@@ -36,6 +36,8 @@ pub(crate) struct Plan {
     /// Where the caller's arguments are in memory.
     pub(crate) arguments: (usize, usize),
     trees: Option<Vec<CString>>,
+    by_path: bool,
+    scratch: Option<CString>,
     owner: (u32, u32),
     size: CString,
     inodes: CString,
@@ -51,7 +53,7 @@ pub(crate) struct Target {
 }
 
 impl Plan {
-    pub(crate) fn new(spec: &Spec, host: &Host) -> Result<Self, LaunchError> {
+    pub(crate) fn new(spec: &Spec, host: &Host, scratch: Option<&Path>) -> Result<Self, LaunchError> {
         check(spec)?;
         let rootless = matches!(spec.ids, Ids::Rootless { .. });
         let trees = spec
@@ -67,7 +69,6 @@ impl Plan {
             .map(|(name, number)| Device::usual(name, *number))
             .chain(spec.devices.iter().map(|path| Device::asked(path)))
             .collect::<Result<Vec<_>, _>>()?;
-        let _ = host;
         Ok(Self {
             hostname: c(&spec.hostname)?,
             user_namespace: !matches!(spec.ids, Ids::Host),
@@ -106,6 +107,8 @@ impl Plan {
             privileged: spec.privileged,
             tty_group: has_id(&spec.ids, 5, false),
             arguments: crate::init::arguments(),
+            by_path: !host.kernel.overlay_detached,
+            scratch: scratch.map(c_path).transpose()?,
             trees: if rootless { Some(trees?) } else { None },
             owner: match spec.ids {
                 Ids::Leased { start, .. } => (start, start),
@@ -123,7 +126,15 @@ impl Plan {
     }
 
     fn overlay(&self, inside: bool) -> Overlay<'_> {
-        Overlay { layers: &[], size: &self.size, inodes: &self.inodes, owner: self.owner, inside }
+        Overlay {
+            layers: &[],
+            size: &self.size,
+            inodes: &self.inodes,
+            owner: self.owner,
+            inside,
+            by_path: self.by_path,
+            folder: self.scratch.as_deref(),
+        }
     }
 
     /// The overlay that the parent makes, its layers still missing.
