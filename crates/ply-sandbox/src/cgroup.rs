@@ -128,24 +128,24 @@ fn set_v2(folder: &Path, host: &Host, limits: &Limits) -> io::Result<()> {
 
 /// Who made something on this host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Owner {
+pub(crate) struct Owner {
     pid: i32,
     start_time: u64,
 }
 
 impl Owner {
-    fn me() -> Self {
+    pub(crate) fn me() -> Self {
         let pid = std::process::id() as i32;
         Self { pid, start_time: crate::instance::start_time(pid).unwrap_or(0) }
     }
 
     /// Of a folder's name, `<id>.<pid>-<start time>`.
-    fn of(name: &str) -> Option<Self> {
+    pub(crate) fn of(name: &str) -> Option<Self> {
         let (pid, start_time) = name.rsplit_once('.')?.1.split_once('-')?;
         Some(Self { pid: pid.parse().ok()?, start_time: start_time.parse().ok()? })
     }
 
-    fn lives(self) -> bool {
+    pub(crate) fn lives(self) -> bool {
         crate::instance::start_time(self.pid) == Some(self.start_time)
     }
 }

@@ -231,7 +231,7 @@ impl Pin {
 }
 
 /// Runs `work` on a thread that ends with it.
-fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
+pub(crate) fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(256 << 10).spawn_scoped(scope, work)?;
         thread.join().map_err(|_| io::Error::other("a helper thread panicked"))
