@@ -263,7 +263,7 @@ pub fn plan(input: &PlanInput<'_>) -> Result<Plan, RunError> {
     if options.privileged {
         notices.push("--privileged: it keeps every capability and has no filter".to_owned());
     }
-    notices.extend(input.host.notices());
+    notices.extend(host_notices(input.host, &limits));
     notices.extend(not_acted_on(manifest));
 
     let inits = ["/init", "/sbin/init", "/usr/sbin/init", "/lib/systemd/systemd", "/usr/lib/systemd/systemd"];
@@ -455,6 +455,26 @@ fn environment(
         },
     };
     compose(&parts, input.caller)
+}
+
+/// What the host doesn't give and this run asks for. (`RLIMIT_NPROC` holds the number of processes in any case
+/// where there is a user namespace.)
+fn host_notices(host: &Host, limits: &PlannedLimits) -> Vec<String> {
+    let lacks = [
+        ("mem", limits.memory_bytes.is_some() && !host.enforced.memory),
+        ("cpu", limits.cpu_millis.is_some() && !host.enforced.cpu),
+        ("pids", !host.enforced.pids && matches!(host.ids((0, 0)), ply_sandbox::Ids::Host)),
+    ];
+    let lacks: Vec<&str> = lacks.iter().filter(|(_, lacks)| *lacks).map(|(name, _)| *name).collect();
+    let reword = |notice: String| match notice.strip_prefix("not enforced on this host: ") {
+        None => Some(notice),
+        Some(_) if lacks.is_empty() => None,
+        Some(rest) => {
+            let why = rest.find(" (").map_or("", |at| &rest[at..]);
+            Some(format!("not enforced on this host: {}{why}", lacks.join(", ")))
+        }
+    };
+    host.notices().into_iter().filter_map(reword).collect()
 }
 
 /// What real packages declare and this version doesn't act on yet, in one line.
