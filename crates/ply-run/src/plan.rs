@@ -310,16 +310,20 @@ pub fn plan(input: &PlanInput<'_>) -> Result<Plan, RunError> {
 
 /// Rootless, every id that the run needs must be one of the caller's own.
 fn check_ids(user: &User, host: &Host) -> Result<(), RunError> {
-    if host.root {
-        return Ok(());
-    }
+    let ply_sandbox::Ids::Rootless { sub_uids, sub_gids, .. } = host.ids((0, 0)) else { return Ok(()) };
     let reach = |ranges: &[(u32, u32)]| 1 + ranges.iter().map(|(_, n)| u64::from(*n)).sum::<u64>();
-    let (uids, gids) = (reach(&host.sub_ids.uids), reach(&host.sub_ids.gids));
+    let (uids, gids) = (reach(&sub_uids), reach(&sub_gids));
     let gid = user.groups.iter().copied().max().unwrap_or(0).max(user.gid);
     if u64::from(user.uid) < uids && u64::from(gid) < gids {
         return Ok(());
     }
     let what = format!("it runs as {} ({}:{})", user.name, user.uid, user.gid);
+    if !host.sub_ids.is_empty() && (host.newuidmap.is_none() || host.newgidmap.is_none()) {
+        return Err(RunError::refused(
+            format!("{what}, and newuidmap and newgidmap are not installed, so only root exists inside"),
+            "install them: sudo apt install uidmap; or run it with --user root",
+        ));
+    }
     if uids == 1 || gids == 1 {
         return Err(RunError::refused(
             format!("{what}, and your account has no id range, so only root exists inside"),
