@@ -17,7 +17,7 @@ use crate::mint::{Draft, Minted};
 use crate::npm::{self, Tarball};
 use crate::recipe::{Need, Recipe, Source};
 use crate::registry::Registry;
-use ply_manifest::{Arch, ImageName, Lock, LockedPackage, PackageName, SourceSpec, Version};
+use ply_manifest::{Arch, ImageName, Lock, LockedPackage, Manifest, PackageName, SourceSpec, Version};
 use ply_source::SourceError;
 use ply_source::mvs::{self, Ask, Facts, Listing, Pick, Prefer, Universe};
 use sha2::{Digest as _, Sha256};
@@ -510,7 +510,11 @@ impl Universe for Shelf<'_> {
     fn read(&mut self, wanted: &[Pick]) -> Vec<std::result::Result<Arc<Facts>, SourceError>> {
         let one = |pick: &Pick| {
             let image = ImageName { name: pick.name.clone(), version: pick.version.clone(), arch: self.arch };
-            let manifest = self.registry.manifest(&image).map_err(|e| SourceError::Store(e.to_string()))?;
+            let why = "its manifest is not beside it".to_owned();
+            let text = self.registry.manifest_text(&image);
+            let text = text.ok_or_else(|| SourceError::NoImage { place: image.to_string(), why })?;
+            let manifest =
+                Manifest::parse(&text, &format!("{}.toml", image.stem())).map_err(SourceError::Inside)?;
             Facts::of(&manifest, self.arch, Some(self.source), self.source).map(Arc::new)
         };
         wanted.iter().map(one).collect()

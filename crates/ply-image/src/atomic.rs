@@ -16,8 +16,7 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
     let unique = NEXT.fetch_add(1, Ordering::Relaxed);
-    let temporary =
-        folder.join(format!(".{}.{}-{unique}.tmp", name.to_string_lossy(), std::process::id()));
+    let temporary = folder.join(format!(".{}.{}-{unique}.tmp", name.to_string_lossy(), std::process::id()));
     let placed = || -> io::Result<()> {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&temporary)?;
         if let Ok(old) = path.metadata() {

@@ -151,3 +151,18 @@ fn an_env_file_is_lines_and_nothing_is_expanded() {
         assert!(EnvFile::parse(wrong, ".env").is_err(), "{wrong:?}");
     }
 }
+
+/// The recipes of `packages/` are not among them: what a recipe mints gives them their version.
+#[test]
+fn every_example_of_this_repository_reads() {
+    let examples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let mut read = 0;
+    for entry in std::fs::read_dir(&examples).unwrap_or_else(|e| panic!("{}: {e}", examples.display())) {
+        let file = entry.unwrap().path().join("ply.toml");
+        // An example without a manifest is there on purpose.
+        let Ok(text) = std::fs::read_to_string(&file) else { continue };
+        Document::parse(&text, &file.display().to_string()).unwrap_or_else(|faults| panic!("{faults}"));
+        read += 1;
+    }
+    assert!(read >= 3, "only {read} were found");
+}

@@ -23,7 +23,8 @@ fn main() -> ExitCode {
 fn context(options: &RunOptions) -> Result<Context, RunError> {
     let dirs = ply_image::Dirs::from_env().map_err(|e| RunError::plain(e.to_string()))?;
     let store = ply_image::Store::open(&dirs).map_err(|e| RunError::plain(e.to_string()))?;
-    let mut fetch = ply_source::FetchOptions::new(store.clone(), &dirs).map_err(|e| RunError::plain(e.to_string()))?;
+    let mut fetch =
+        ply_source::FetchOptions::new(store.clone(), &dirs).map_err(|e| RunError::plain(e.to_string()))?;
     fetch.source.clone_from(&options.source);
     Ok(Context {
         dirs,
@@ -55,7 +56,12 @@ fn act(words: &[String]) -> Result<u8, RunError> {
         "logs" => {
             let name: InstanceName = rest[0].parse()?;
             let options = LogOptions { follow: rest.get(1).is_some_and(|f| f == "-f"), ..Default::default() };
-            ply_run::logs(&context(&RunOptions::default())?.dirs, Some(&name), &options, &mut std::io::stdout())?;
+            ply_run::logs(
+                &context(&RunOptions::default())?.dirs,
+                Some(&name),
+                &options,
+                &mut std::io::stdout(),
+            )?;
         }
         "stop" => ply_run::stop(&context(&RunOptions::default())?.dirs, &rest[0].parse()?)?,
         "rm" => {
@@ -74,7 +80,12 @@ fn act(words: &[String]) -> Result<u8, RunError> {
                 Some((flag, rest)) if flag == "-t" => (true, rest),
                 _ => (false, rest),
             };
-            return ply_run::exec(&context(&RunOptions::default())?.dirs, &rest[0].parse()?, &rest[1..], terminal);
+            return ply_run::exec(
+                &context(&RunOptions::default())?.dirs,
+                &rest[0].parse()?,
+                &rest[1..],
+                terminal,
+            );
         }
         other => return Err(RunError::usage(format!("no such verb: {other}"), "run")),
     }

@@ -20,9 +20,10 @@ pub(crate) fn running(dirs: &Dirs, app: &str) -> Result<Vec<InstanceState>, RunE
     let own: Vec<InstanceState> = all.iter().filter(|s| s.app.as_str() == app).cloned().collect();
     if own.is_empty() {
         return Err(match ply_manifest::nearest(app, all.iter().map(|s| s.app.as_str())) {
-            Some(near) => {
-                RunError::refused(format!("nothing runs under the name {app}"), format!("did you mean {near}?"))
-            }
+            Some(near) => RunError::refused(
+                format!("nothing runs under the name {app}"),
+                format!("did you mean {near}?"),
+            ),
             None => RunError::NotRunning(app.to_owned()),
         });
     }
@@ -40,7 +41,10 @@ pub fn stop(dirs: &Dirs, app: &RunName) -> Result<(), RunError> {
     let until = Instant::now() + END;
     while !gone() {
         if Instant::now() > until {
-            return Err(RunError::plain(format!("{app} has not ended: its run parent is process {}", parent.pid)));
+            return Err(RunError::plain(format!(
+                "{app} has not ended: its run parent is process {}",
+                parent.pid
+            )));
         }
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -95,7 +95,8 @@ impl Control {
             .filter_map(|e| {
                 let meta = e.metadata().ok().filter(|m| m.is_file() && m.len() <= COMMAND_MAX)?;
                 let name = e.file_name().into_string().ok()?;
-                (!name.starts_with('.') && name != "last-result").then(|| (meta.modified().ok(), e.path(), name))
+                (!name.starts_with('.') && name != "last-result")
+                    .then(|| (meta.modified().ok(), e.path(), name))
             })
             .collect();
         files.sort();
@@ -138,7 +139,10 @@ pub(crate) fn ask(
             return Ok(read_result(&result)?);
         }
         if Instant::now() >= until {
-            return Err(RunError::plain(format!("{app} did not answer within {}", ply_manifest::Span(timeout))));
+            return Err(RunError::plain(format!(
+                "{app} did not answer within {}",
+                ply_manifest::Span(timeout)
+            )));
         }
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -30,7 +30,8 @@ pub(crate) struct Reporter(File);
 /// Forks. The command side waits until the other has reported.
 pub(crate) fn split() -> Result<Side, RunError> {
     let failed = |why: std::io::Error| RunError::plain(format!("it can't go to the background: {why}"));
-    let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|e| failed(e.into()))?;
+    let (read, write) =
+        rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|e| failed(e.into()))?;
     // SAFETY: no other thread of ours runs here: fetches and builds have joined theirs, the event loop has not
     // begun. The child goes on with this process's memory as it is.
     match unsafe { nix::unistd::fork() }.map_err(|e| failed(e.into()))? {
@@ -60,7 +61,10 @@ fn wait(read: OwnedFd) -> Result<Vec<String>, RunError> {
 impl Reporter {
     /// A second one, for a failure after the first was handed on. Whichever speaks first is heard.
     pub(crate) fn twin(&self) -> Result<Self, RunError> {
-        self.0.try_clone().map(Self).map_err(|why| RunError::plain(format!("it can't go to the background: {why}")))
+        self.0
+            .try_clone()
+            .map(Self)
+            .map_err(|why| RunError::plain(format!("it can't go to the background: {why}")))
     }
 
     /// It runs. From here on nobody sees what this process writes.

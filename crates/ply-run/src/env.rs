@@ -283,7 +283,9 @@ mod tests {
     }
 
     /// Composes with the parts that a test changes.
-    fn with(change: &dyn for<'a> Fn(EnvParts<'a>) -> Result<Vec<PlannedVar>, RunError>) -> Result<Vec<PlannedVar>, RunError> {
+    fn with(
+        change: &dyn for<'a> Fn(EnvParts<'a>) -> Result<Vec<PlannedVar>, RunError>,
+    ) -> Result<Vec<PlannedVar>, RunError> {
         let (facts, overrides) = (facts(), BTreeMap::new());
         change(EnvParts {
             home: "/root",
@@ -294,7 +296,13 @@ mod tests {
             overlay: &[],
             files: &[],
             flags: &[],
-            params: Params { app: "app", declared: None, overrides: &overrides, secrets: None, facts: &facts },
+            params: Params {
+                app: "app",
+                declared: None,
+                overrides: &overrides,
+                secrets: None,
+                facts: &facts,
+            },
         })
     }
 
@@ -350,7 +358,8 @@ mod tests {
             layer("debian-13.0.0", &["/usr/bin"], &["/opt/app/lib"], &[]),
         ];
         let bins = ["/opt/app/bin".to_owned()];
-        let vars = with(&|p| compose(&EnvParts { app_bins: &bins, layers: &layers, ..p }, &|_| None)).unwrap();
+        let vars =
+            with(&|p| compose(&EnvParts { app_bins: &bins, layers: &layers, ..p }, &|_| None)).unwrap();
         let path = "/opt/app/bin:/opt/app/tools:/opt/node-22.0.0/bin:/usr/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/sbin:/bin";
         assert_eq!(find(&vars, "PATH").0, path);
         assert_eq!(find(&vars, "LD_LIBRARY_PATH").0, "/opt/app/lib:/opt/node-22.0.0/lib");
@@ -358,7 +367,8 @@ mod tests {
 
     #[test]
     fn an_overridden_hole_is_never_filled_and_stays_a_secret() {
-        let declared = BTreeMap::from([("password".to_owned(), ply_manifest::Param::Secret { external: false })]);
+        let declared =
+            BTreeMap::from([("password".to_owned(), ply_manifest::Param::Secret { external: false })]);
         let manifest = pairs(&[("DB_URL", "x://{password}"), ("USER_OF", "$WHO")]);
         let flags = [EnvFlag::Set("DB_URL".into(), "{dev}".into())];
         let files = vec![("a.env".to_owned(), pairs(&[("WHO", "file")]))];
@@ -384,7 +394,8 @@ mod tests {
         let error = with(&|p| compose(&EnvParts { flags: &flags, ..p }, &|_| None)).unwrap_err();
         assert_eq!(error.to_string(), "-e NOPE: your environment has no variable of that name");
         let manifest = pairs(&[("KEY", "enc:v1:abc")]);
-        let error = with(&|p| compose(&EnvParts { manifest: &manifest, ..p }, &|_| None)).unwrap_err().to_string();
+        let error =
+            with(&|p| compose(&EnvParts { manifest: &manifest, ..p }, &|_| None)).unwrap_err().to_string();
         assert!(error.starts_with("KEY holds a sealed value") && !error.contains("abc"), "{error}");
     }
 

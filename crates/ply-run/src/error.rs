@@ -128,9 +128,10 @@ impl RunError {
             Self::Usage { hint, .. } => Some(hint.clone()),
             Self::File(diagnostics) => diagnostics.0.iter().find_map(|d| d.hint.clone()),
             Self::Noun(noun) => noun.hint.clone(),
-            Self::Background { hint, .. } | Self::Refused { hint, .. } | Self::NoEntrypoint { hint, .. } | Self::NotExecutable { hint, .. } => {
-                hint.clone()
-            }
+            Self::Background { hint, .. }
+            | Self::Refused { hint, .. }
+            | Self::NoEntrypoint { hint, .. }
+            | Self::NotExecutable { hint, .. } => hint.clone(),
             Self::Running { name, .. } => {
                 Some(format!("stop it with ply stop {name}, or run this one under another --name"))
             }
@@ -157,7 +158,7 @@ impl RunError {
 
 impl RunError {
     /// A launch that failed: the sentence, the hint and the exit code are the sandbox's.
-    pub(crate) fn from_launch(error: ply_sandbox::LaunchError) -> Self {
+    pub fn from_launch(error: ply_sandbox::LaunchError) -> Self {
         let (message, hint) = (error.to_string(), error.hint());
         match error.exit_code() {
             EXIT_NOT_FOUND => Self::NoEntrypoint { message, hint },
@@ -167,12 +168,12 @@ impl RunError {
     }
 
     /// What the store or an image says.
-    pub(crate) fn from_image(error: ply_image::ImageError) -> Self {
+    pub fn from_image(error: ply_image::ImageError) -> Self {
         Self::Refused { message: error.to_string(), hint: error.hint() }
     }
 
     /// What the wire says.
-    pub(crate) fn from_source(error: ply_source::SourceError) -> Self {
+    pub fn from_source(error: ply_source::SourceError) -> Self {
         Self::Refused { message: error.to_string(), hint: error.hint() }
     }
 

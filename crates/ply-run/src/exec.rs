@@ -1,12 +1,12 @@
 //! `ply exec`: one more process in a running instance, with no more rights than the app has.
 
+use crate::RunError;
 use crate::commands::running;
 use crate::logs::InstanceName;
 use crate::pump::{self, Outlet, Sink, pump_in, pump_out};
 use crate::ring::Stream;
 use crate::signals::Signals;
 use crate::terminal::{self, RawMode};
-use crate::RunError;
 use ply_image::Dirs;
 use ply_sandbox::Stdio;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,7 +22,10 @@ pub fn exec(dirs: &Dirs, name: &InstanceName, argv: &[String], terminal: bool) -
     let found = instances.iter().find(|s| s.target.is_some() && name.slot.is_none_or(|slot| slot == s.slot));
     let Some(target) = found.and_then(|s| s.target.clone()) else {
         let slots: Vec<String> = instances.iter().map(|s| format!("{}.{}", s.app, s.slot)).collect();
-        return Err(RunError::refused(format!("{name} does not run"), format!("there is {}", slots.join(", "))));
+        return Err(RunError::refused(
+            format!("{name} does not run"),
+            format!("there is {}", slots.join(", ")),
+        ));
     };
     let failed = |why: std::io::Error| RunError::plain(format!("the command can't be watched: {why}"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
@@ -33,15 +36,16 @@ async fn watch(target: &ply_sandbox::ExecTarget, argv: &[String], terminal: bool
     let failed = |why: std::io::Error| RunError::plain(format!("the command can't be watched: {why}"));
     let sink = |fd: std::os::fd::BorrowedFd<'_>| Sink::new(fd).ok().map(Rc::new);
     let (out, err) = (sink(rustix::stdio::stdout()), sink(rustix::stdio::stderr()));
-    let outlet = |sink: Option<Rc<Sink>>| Outlet { ring: None, sink, prefix: None, log_failed: Rc::new(|_| ()) };
+    let outlet =
+        |sink: Option<Rc<Sink>>| Outlet { ring: None, sink, prefix: None, log_failed: Rc::new(|_| ()) };
     let stdin = || rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3).ok();
 
     let signals = Signals::take().map_err(failed)?;
     let mut outputs = Vec::new();
     let mut input = None;
     let (mut process, raw, screen) = if terminal {
-        let mut process =
-            ply_sandbox::exec(target, argv, Stdio::Terminal(terminal::size())).map_err(RunError::from_launch)?;
+        let mut process = ply_sandbox::exec(target, argv, Stdio::Terminal(terminal::size()))
+            .map_err(RunError::from_launch)?;
         let raw = RawMode::enter().map_err(failed)?;
         let screen = process.take_terminal();
         if let Some(screen) = &screen {

@@ -13,7 +13,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Makes a folder and its parents, closed to other users.
 pub(crate) fn make_dir(path: &Path) -> Result<(), RunError> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(RunError::io("can't make the folder", path))
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(RunError::io("can't make the folder", path))
 }
 
 /// Writes a file whole: a temporary name in the same folder, then a rename. With `durable`, also through a
@@ -52,8 +56,11 @@ pub(crate) fn write_json<T: Serialize>(path: &Path, value: &T, durable: bool) ->
         #[serde(flatten)]
         value: &'a T,
     }
-    let bytes = serde_json::to_vec_pretty(&Stamped { format: FORMAT, value })
-        .map_err(|e| RunError::Io { what: "can't write", path: path.to_owned(), why: e.into() })?;
+    let bytes = serde_json::to_vec_pretty(&Stamped { format: FORMAT, value }).map_err(|e| RunError::Io {
+        what: "can't write",
+        path: path.to_owned(),
+        why: e.into(),
+    })?;
     write_whole(path, &bytes, durable)
 }
 

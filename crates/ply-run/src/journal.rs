@@ -11,7 +11,8 @@ const LIMIT: u64 = 4 << 20;
 /// Writes one event of an instance. A failing disk stops nothing.
 pub(crate) fn event(dirs: &Dirs, app: &str, slot: u32, what: &str, more: Value) {
     let path = dirs.data.join("events.log");
-    let mut line = json!({"format": 1, "time_ms": crate::state::now_ms(), "app": app, "slot": slot, "event": what});
+    let mut line =
+        json!({"format": 1, "time_ms": crate::state::now_ms(), "app": app, "slot": slot, "event": what});
     if let (Value::Object(line), Value::Object(more)) = (&mut line, more) {
         line.extend(more);
     }

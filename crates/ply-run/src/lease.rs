@@ -35,11 +35,15 @@ impl Lease {
         let delegated = delegated();
         for step in 0..RANGES {
             let start = FIRST + (wanted + step) % RANGES * RANGE;
-            if delegated.iter().any(|(first, count)| *first < start + RANGE && start < first.saturating_add(*count)) {
+            if delegated
+                .iter()
+                .any(|(first, count)| *first < start + RANGE && start < first.saturating_add(*count))
+            {
                 continue;
             }
             let path = dir.join(start.to_string());
-            let failed = |why: std::io::Error| RunError::Io { what: "can't lease ids", path: path.clone(), why };
+            let failed =
+                |why: std::io::Error| RunError::Io { what: "can't lease ids", path: path.clone(), why };
             let file = OpenOptions::new()
                 .read(true)
                 .write(true)

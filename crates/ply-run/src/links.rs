@@ -24,7 +24,11 @@ impl HostMeta {
         use std::os::unix::fs::{FileTypeExt, MetadataExt};
         let meta = path.metadata()?;
         let kind = meta.file_type();
-        Ok(Self { uid: meta.uid(), gid: meta.gid(), is_device: kind.is_char_device() || kind.is_block_device() })
+        Ok(Self {
+            uid: meta.uid(),
+            gid: meta.gid(),
+            is_device: kind.is_char_device() || kind.is_block_device(),
+        })
     }
 }
 
@@ -86,7 +90,8 @@ pub(crate) fn plan_links(
         Ok(())
     };
     for request in &input.manifest.run.link_requests {
-        let flag = LinkFlag { host: request.host.clone(), at: request.at.clone(), read_only: request.read_only };
+        let flag =
+            LinkFlag { host: request.host.clone(), at: request.at.clone(), read_only: request.read_only };
         if input.options.grant_links {
             add(&flag, Path::new("/"), LinkOrigin::Image)?;
         } else {

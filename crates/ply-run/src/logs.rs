@@ -111,7 +111,11 @@ pub fn logs(
         };
         write_line(out, app, slot, line, &label, options)
     };
-    let failed = |why: std::io::Error| RunError::Io { what: "the log can't be read", path: dirs.data.join("logs"), why };
+    let failed = |why: std::io::Error| RunError::Io {
+        what: "the log can't be read",
+        path: dirs.data.join("logs"),
+        why,
+    };
     // What is there by now, in the order of time; the lines of one instance keep theirs.
     let mut first: VecDeque<(SystemTime, usize, LogLine)> = VecDeque::new();
     for (n, (_, _, reader)) in readers.iter_mut().enumerate() {
@@ -155,7 +159,8 @@ fn write_line(
     label: &str,
     options: &LogOptions,
 ) -> std::io::Result<()> {
-    let text = || if options.raw { String::from_utf8_lossy(&line.bytes).into_owned() } else { clean(&line.bytes) };
+    let text =
+        || if options.raw { String::from_utf8_lossy(&line.bytes).into_owned() } else { clean(&line.bytes) };
     if options.json {
         let value = json!({
             "time": rfc3339(line.time),
@@ -168,7 +173,11 @@ fn write_line(
     } else {
         let time = if options.timestamps { format!("{} ", rfc3339(line.time)) } else { String::new() };
         write!(out, "{label}{time}")?;
-        if options.raw { out.write_all(&line.bytes)? } else { out.write_all(text().as_bytes())? }
+        if options.raw {
+            out.write_all(&line.bytes)?
+        } else {
+            out.write_all(text().as_bytes())?
+        }
         out.write_all(b"\n")?;
     }
     out.flush()
@@ -188,7 +197,12 @@ pub fn rfc3339(time: SystemTime) -> String {
     let day = day_of_year - (153 * shifted + 2) / 5 + 1;
     let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
     let year = era * 400 + year_of_era + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{ms:03}Z", rest / 3600, rest / 60 % 60, rest % 60)
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{ms:03}Z",
+        rest / 3600,
+        rest / 60 % 60,
+        rest % 60
+    )
 }
 
 /// The last lines of an instance for an error, each on a line of its own; empty where there is none.
@@ -244,7 +258,10 @@ mod tests {
         one.write(Stream::Out, b"c\nopen", at(2000)).unwrap();
         RingWriter::open(&dir.join("api.1.log")).unwrap().write(Stream::Out, b"x\n", at(1)).unwrap();
         let plain = LogOptions::default();
-        assert_eq!(show(&dirs, Some("web"), &plain).unwrap(), "web.1 | ared\nweb.2 | b\nweb.1 | c\nweb.1 | open\n");
+        assert_eq!(
+            show(&dirs, Some("web"), &plain).unwrap(),
+            "web.1 | ared\nweb.2 | b\nweb.1 | c\nweb.1 | open\n"
+        );
         assert_eq!(show(&dirs, Some("web.2"), &plain).unwrap(), "b\n");
         let last = LogOptions { last: Some(1), raw: true, ..Default::default() };
         assert_eq!(show(&dirs, Some("api"), &last).unwrap(), "x\n");

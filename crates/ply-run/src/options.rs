@@ -100,7 +100,8 @@ pub struct RunOptions {
 impl RunOptions {
     /// Refuses by name what this version can't do, and what can't go together. Nothing is ever ignored.
     pub fn check(&self) -> Result<(), RunError> {
-        let later = |flag: &str, given: bool| if given { Err(RunError::NotBuilt(flag.to_owned())) } else { Ok(()) };
+        let later =
+            |flag: &str, given: bool| if given { Err(RunError::NotBuilt(flag.to_owned())) } else { Ok(()) };
         later("--domain", !self.domains.is_empty())?;
         later("--after", !self.after.is_empty())?;
         later("--after-timeout", self.after_timeout.is_some())?;
@@ -189,7 +190,9 @@ impl FromStr for EnvFlag {
 
 /// Whether a text can stand before `=` in an environment: not empty, no `=`, no zero byte, no space.
 pub(crate) fn is_variable_name(text: &str) -> bool {
-    !text.is_empty() && !text.contains(['=', '\0']) && !text.chars().any(|c| c.is_whitespace() || c.is_control())
+    !text.is_empty()
+        && !text.contains(['=', '\0'])
+        && !text.chars().any(|c| c.is_whitespace() || c.is_control())
 }
 
 /// `--volume NAME:PATH` or `--volume PATH`.
@@ -217,9 +220,12 @@ impl FromStr for VolumeFlag {
             return Err(wrong("a volume has a name, not a host path"));
         }
         if name.is_some_and(|n| !is_volume_name(n)) {
-            return Err(wrong("its name has only letters, digits, . _ and -, and begins with a letter or digit"));
+            return Err(wrong(
+                "its name has only letters, digits, . _ and -, and begins with a letter or digit",
+            ));
         }
-        let path = absolute(path).ok_or_else(|| wrong("its path is absolute, without .. and not / itself"))?;
+        let path =
+            absolute(path).ok_or_else(|| wrong("its path is absolute, without .. and not / itself"))?;
         Ok(Self { name: name.map(str::to_owned), path })
     }
 }
@@ -391,7 +397,11 @@ impl FromStr for EntrypointFlag {
         if s.trim().is_empty() || s.contains('\0') {
             return Err(wrong("it is empty or holds a zero byte"));
         }
-        if s.trim_start().starts_with('[') && s.trim_end().ends_with(']') && !s.contains("];") && !s.starts_with("[ ") {
+        if s.trim_start().starts_with('[')
+            && s.trim_end().ends_with(']')
+            && !s.contains("];")
+            && !s.starts_with("[ ")
+        {
             let argv: Vec<String> = serde_json::from_str(s).map_err(|_| wrong("its list can't be read"))?;
             if argv.first().is_none_or(String::is_empty) || argv.iter().any(|a| a.contains('\0')) {
                 return Err(wrong("its list names no program"));

@@ -90,7 +90,8 @@ async fn watch(mut ready: Ready, signals: Signals, reporter: Option<Reporter>) -
     let pool = Rc::new(Pool::new(ready.dirs.clone(), say));
     let signals = Rc::new(signals);
     let tell = send.clone();
-    when_readable(signals.descriptor().map_err(failed)?, move || tell.send(Event::Look).is_ok()).map_err(failed)?;
+    when_readable(signals.descriptor().map_err(failed)?, move || tell.send(Event::Look).is_ok())
+        .map_err(failed)?;
     let tell = send.clone();
     when_readable(ready.control.watch().map_err(failed)?, move || tell.send(Event::Look).is_ok())
         .map_err(failed)?;
@@ -257,15 +258,21 @@ fn start(
         restarts: 0,
         health: None,
         address: None,
-        publish: plan.publish.iter().map(|p| format!("{}:{}:{}", p.address, p.port, p.instance_port)).collect(),
+        publish: plan
+            .publish
+            .iter()
+            .map(|p| format!("{}:{}:{}", p.address, p.port, p.instance_port))
+            .collect(),
         volumes: ready.volumes[slot as usize - 1].clone(),
         target: None,
     };
     // Written before anything is made, so that whatever a kill leaves has a name.
     crate::state::save(&ready.dirs, &state)?;
     let launched = launch(ready, slot, streams, me);
-    let (mut instance, ends) = launched.inspect_err(|_| crate::state::forget(&ready.dirs, plan.name.as_str(), slot))?;
-    let failed = |why: std::io::Error| RunError::plain(format!("{}.{slot} can't be watched: {why}", plan.name));
+    let (mut instance, ends) =
+        launched.inspect_err(|_| crate::state::forget(&ready.dirs, plan.name.as_str(), slot))?;
+    let failed =
+        |why: std::io::Error| RunError::plain(format!("{}.{slot} can't be watched: {why}", plan.name));
     let pidfd = rustix::io::fcntl_dupfd_cloexec(instance.pidfd(), 3).map_err(|e| failed(e.into()))?;
     let tell = send.clone();
     // Once: the pidfd of a process that was waited for stays readable for ever.
@@ -301,7 +308,8 @@ fn launch(
         host: &ready.host,
         cgroup_parent: &ready.cgroup_parent,
     };
-    let (stdio, ends) = streams.stdio(plan).map_err(|why| RunError::plain(format!("no pipe can be made: {why}")))?;
+    let (stdio, ends) =
+        streams.stdio(plan).map_err(|why| RunError::plain(format!("no pipe can be made: {why}")))?;
     let instance = ply_sandbox::launch(&plan.spec(&placement), &context, stdio);
     Ok((instance.map_err(RunError::from_launch)?, ends))
 }
@@ -395,7 +403,8 @@ impl Streams {
                 let twin = |fd: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(fd, 3);
                 spawn(twin(&terminal)?, Stream::Out, outlet(&self.out));
                 if self.stdin {
-                    let (to, from) = (twin(&terminal)?, rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?);
+                    let (to, from) =
+                        (twin(&terminal)?, rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?);
                     let mut keys = StopKeys::default();
                     let tell = send.clone();
                     let each = move |bytes: &[u8]| {
@@ -455,12 +464,7 @@ impl Streams {
 }
 
 /// `-d`: waits until the app is ready, then lets the command go.
-async fn report(
-    reporter: Reporter,
-    ready: &Ready,
-    pool: &Pool,
-    events: &mut UnboundedReceiver<Event>,
-) {
+async fn report(reporter: Reporter, ready: &Ready, pool: &Pool, events: &mut UnboundedReceiver<Event>) {
     let name = &ready.plan.name;
     let began = Instant::now();
     let mut pause = Duration::from_millis(20);
@@ -484,7 +488,8 @@ async fn report(
                 reporter.running(vec![message]);
                 return;
             }
-            let error = RunError::Background { code, message, hint: Some(format!("see all of it: ply logs {name}")) };
+            let error =
+                RunError::Background { code, message, hint: Some(format!("see all of it: ply logs {name}")) };
             reporter.failed(&error);
             return;
         }

@@ -9,8 +9,8 @@ use crate::user::{User, plan_user};
 use crate::volumes::{PlannedVolume, plan_volumes};
 use crate::{RunError, program};
 use ply_manifest::{
-    DevOverlay, Digest, ImageName, LayerSection, Limit, Manifest, Publish, PublishAddress, RestartPolicy, RunName,
-    Signal,
+    DevOverlay, Digest, ImageName, LayerSection, Limit, Manifest, Publish, PublishAddress, RestartPolicy,
+    RunName, Signal,
 };
 use ply_sandbox::Host;
 use serde::Serialize;
@@ -220,7 +220,10 @@ pub fn plan(input: &PlanInput<'_>) -> Result<Plan, RunError> {
     let workdir = match options.workdir.as_deref().or(run.workdir.as_deref()) {
         Some("/") => "/".to_owned(),
         Some(dir) => absolute(dir).ok_or_else(|| {
-            RunError::usage(format!("{dir:?} is not a working directory"), "write an absolute path without ..")
+            RunError::usage(
+                format!("{dir:?} is not a working directory"),
+                "write an absolute path without ..",
+            )
         })?,
         None if input.root.stat(&prefix).is_some_and(|m| m.is_dir) => prefix.clone(),
         None => "/".to_owned(),
@@ -239,9 +242,11 @@ pub fn plan(input: &PlanInput<'_>) -> Result<Plan, RunError> {
     let env = environment(input, &prefix, &user.user.home, scale, &name, &publish)?;
 
     let covered = |path: &str| {
-        volumes.iter().map(|v| v.path.as_str()).chain(links.iter().map(|l| l.at.as_str())).any(|m| {
-            path == m || path.strip_prefix(m).is_some_and(|rest| rest.starts_with('/'))
-        })
+        volumes
+            .iter()
+            .map(|v| v.path.as_str())
+            .chain(links.iter().map(|l| l.at.as_str()))
+            .any(|m| path == m || path.strip_prefix(m).is_some_and(|rest| rest.starts_with('/')))
     };
     let path = env.iter().find(|v| v.name == "PATH").map_or("", |v| v.value.as_str());
     program::check(&argv[0], path, &workdir, &own.name, input.root, &covered)?;
@@ -377,7 +382,10 @@ fn publish(input: &PlanInput<'_>) -> Result<Vec<PlannedPublish>, RunError> {
             instance_port: instance_port.or(single).unwrap_or(port),
         };
         if planned.iter().any(|p| p.port == port && p.address == one.address) {
-            return Err(RunError::usage(format!("--publish {flag}: the port is published twice"), "leave one out"));
+            return Err(RunError::usage(
+                format!("--publish {flag}: the port is published twice"),
+                "leave one out",
+            ));
         }
         planned.push(one);
     }
@@ -428,17 +436,18 @@ fn environment(
     let overlay = input.overlay.map_or(&[][..], |(o, _)| &o.env);
     let package = &input.manifest.package;
     let single = if run.ports.len() == 1 { run.ports.values().next().copied() } else { None };
-    let facts = ply_manifest::Facts {
-        name: name.to_string(),
-        version: package.version.to_string(),
-        arch: input.layers[0].name.arch.to_string(),
-        image: input.layers[0].name.to_string(),
-        scale,
-        host: Ok(format!("{name}.ply")),
-        port: publish.first().map(|p| p.instance_port).or(single).ok_or_else(|| {
-            "it publishes no port, and the manifest does not declare exactly one".to_owned()
-        }),
-    };
+    let facts =
+        ply_manifest::Facts {
+            name: name.to_string(),
+            version: package.version.to_string(),
+            arch: input.layers[0].name.arch.to_string(),
+            image: input.layers[0].name.to_string(),
+            scale,
+            host: Ok(format!("{name}.ply")),
+            port: publish.first().map(|p| p.instance_port).or(single).ok_or_else(|| {
+                "it publishes no port, and the manifest does not declare exactly one".to_owned()
+            }),
+        };
     let overrides: BTreeMap<String, String> =
         options.params.iter().map(|p| (p.key.clone(), p.value.clone())).collect();
     let parts = EnvParts {
@@ -552,7 +561,10 @@ impl Plan {
         let hostname = self.hostname(placement.slot);
         let mut files = self.files.clone();
         let mut hosts = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n".to_owned();
-        hosts.push_str(&format!("127.0.0.1 {hostname} {}.ply {}.{}.ply\n", self.name, placement.slot, self.name));
+        hosts.push_str(&format!(
+            "127.0.0.1 {hostname} {}.ply {}.{}.ply\n",
+            self.name, placement.slot, self.name
+        ));
         hosts.extend(self.hosts.iter().map(String::as_str));
         for (path, text) in [("/etc/hosts", hosts.as_str()), ("/etc/resolv.conf", self.resolver.as_str())] {
             let contents = text.as_bytes().to_vec();

@@ -33,7 +33,10 @@ fn parse_line(line: &str) -> Option<Listening> {
     // The words of an address are in the machine's byte order: 127.0.0.1 is 0100007F, ::1 ends in 01000000.
     let loopback = match address.len() {
         8 => address.ends_with("7F"),
-        _ => address == "00000000000000000000000001000000" || address.starts_with("0000000000000000FFFF0000") && address.ends_with("7F"),
+        _ => {
+            address == "00000000000000000000000001000000"
+                || address.starts_with("0000000000000000FFFF0000") && address.ends_with("7F")
+        }
     };
     Some(Listening { loopback, port: u16::from_str_radix(port, 16).ok()?, inode })
 }
@@ -80,7 +83,8 @@ pub(crate) fn holder(port: u16) -> Option<String> {
         let Ok(fds) = std::fs::read_dir(process.path().join("fd")) else { continue };
         for fd in fds.flatten() {
             let Ok(link) = std::fs::read_link(fd.path()) else { continue };
-            let inode = link.to_str().and_then(|l| l.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok());
+            let inode =
+                link.to_str().and_then(|l| l.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok());
             if inode.is_some_and(|i: u64| inodes.contains(&i)) {
                 let comm = std::fs::read(process.path().join("comm")).unwrap_or_default();
                 let comm = crate::ring::clean(comm.strip_suffix(b"\n").unwrap_or(&comm));

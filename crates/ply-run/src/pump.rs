@@ -42,7 +42,8 @@ pub(crate) fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
 
 fn register(fd: OwnedFd, interest: Interest) -> Result<AsyncFd<OwnedFd>, (OwnedFd, io::Error)> {
     // SAFETY: the descriptor is owned by what is made here and stays open as long as that.
-    unsafe { AsyncFd::register_with_interest(fd, interest) }.map_err(tokio::io::unix::AsyncFdRegisterError::into_parts)
+    unsafe { AsyncFd::register_with_interest(fd, interest) }
+        .map_err(tokio::io::unix::AsyncFdRegisterError::into_parts)
 }
 
 /// A descriptor whose readiness to be read is waited for.

@@ -28,7 +28,9 @@ pub(crate) fn bind(publish: &[PlannedPublish]) -> Result<Vec<(usize, OwnedFd)>, 
         for (at, ip) in addresses.iter().enumerate() {
             match listen(SocketAddr::new(*ip, one.port)) {
                 Ok(fd) => listeners.push((n, fd)),
-                Err(e) if at > 0 && matches!(e.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)) => {}
+                Err(e)
+                    if at > 0
+                        && matches!(e.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)) => {}
                 Err(e) => return Err(refused(one, *ip, &e)),
             }
         }
@@ -63,7 +65,11 @@ fn refused(one: &PlannedPublish, ip: IpAddr, why: &io::Error) -> RunError {
         }
         io::ErrorKind::PermissionDenied => RunError::refused(
             format!("port {port} can't be opened by your account: ports below 1024 are root's"),
-            format!("publish one from 1024 up, as in --publish {}:{}; or have it allowed: sudo sysctl net.ipv4.ip_unprivileged_port_start={port}", 8000 + port % 1000, one.instance_port),
+            format!(
+                "publish one from 1024 up, as in --publish {}:{}; or have it allowed: sudo sysctl net.ipv4.ip_unprivileged_port_start={port}",
+                8000 + port % 1000,
+                one.instance_port
+            ),
         ),
         io::ErrorKind::AddrNotAvailable => RunError::refused(
             format!("this host doesn't have the address {ip}"),
@@ -104,7 +110,12 @@ pub(crate) async fn serve<B: Backends + 'static>(
                 });
             }
             // Out of descriptors, or a client that went away meanwhile: neither ends the listener.
-            Err(e) if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)) => {
+            Err(e)
+                if matches!(
+                    e.raw_os_error(),
+                    Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
+                ) =>
+            {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
             Err(_) => {}

@@ -237,7 +237,9 @@ fn open_read(path: &Path) -> Option<(File, u64)> {
 fn take_record(lines: &mut [Option<LogLine>; 2], record: &[u8], each: &mut dyn FnMut(LogLine)) {
     let Some(space) = record.iter().position(|b| *b == b' ') else { return };
     let ms = std::str::from_utf8(&record[..space]).ok().and_then(|t| t.parse::<u64>().ok());
-    let (Some(ms), [stream @ (b'o' | b'e'), part, b' ', body @ ..]) = (ms, &record[space + 1..]) else { return };
+    let (Some(ms), [stream @ (b'o' | b'e'), part, b' ', body @ ..]) = (ms, &record[space + 1..]) else {
+        return;
+    };
     let stream = if *stream == b'o' { Stream::Out } else { Stream::Err };
     let time = SystemTime::UNIX_EPOCH + Duration::from_millis(ms);
     let slot = &mut lines[usize::from(stream == Stream::Err)];
@@ -295,7 +297,9 @@ pub fn clean(bytes: &[u8]) -> String {
             }
             '\t' => out.push('\t'),
             // Also the marks that turn the direction of writing: they make one text look like another.
-            c if c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c) || ('\u{2066}'..='\u{2069}').contains(&c) => {}
+            c if c.is_control()
+                || ('\u{202a}'..='\u{202e}').contains(&c)
+                || ('\u{2066}'..='\u{2069}').contains(&c) => {}
             c => out.push(c),
         }
     }
@@ -333,8 +337,10 @@ mod tests {
         ring.write(Stream::Out, b"o", at(3)).unwrap();
         ring.write(Stream::Out, b"\n\nlast", at(4)).unwrap();
         let lines = all(&path);
-        let got: Vec<_> =
-            lines.iter().map(|l| (l.time, l.stream, String::from_utf8_lossy(&l.bytes).into_owned())).collect();
+        let got: Vec<_> = lines
+            .iter()
+            .map(|l| (l.time, l.stream, String::from_utf8_lossy(&l.bytes).into_owned()))
+            .collect();
         let expected = [
             (at(1), Stream::Out, "one"),
             (at(2), Stream::Err, "err"),
@@ -394,7 +400,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.1.log");
         let long = "x".repeat(100_000);
-        RingWriter::open(&path).unwrap().write(Stream::Err, format!("{long}\nend\n").as_bytes(), at(1)).unwrap();
+        RingWriter::open(&path)
+            .unwrap()
+            .write(Stream::Err, format!("{long}\nend\n").as_bytes(), at(1))
+            .unwrap();
         assert_eq!(texts(&path), [long, "end".to_owned()]);
     }
 

@@ -129,7 +129,20 @@ fn make_ready(found: Found, plan: Plan, host: Host, context: Context) -> Result<
     let Found { locks, .. } = found;
     let Context { dirs, cgroup_parent, say, .. } = context;
     let held = Box::new((name, lease, volume_locks, locks));
-    Ok(Ready { plan, host, ids, dirs, cgroup_parent, digests, volumes, listeners, control, say, ready_port, held })
+    Ok(Ready {
+        plan,
+        host,
+        ids,
+        dirs,
+        cgroup_parent,
+        digests,
+        volumes,
+        listeners,
+        control,
+        say,
+        ready_port,
+        held,
+    })
 }
 
 /// One run parent a name at a time.

@@ -116,7 +116,14 @@ mod tests {
         for text in [GROUPED, FLAT] {
             let run = with(
                 text,
-                &["workdir=/b", "env.B=two", "resources.mem=1G", "resources.cpu=1.5", "resources.pids=99", "scale.min=2"],
+                &[
+                    "workdir=/b",
+                    "env.B=two",
+                    "resources.mem=1G",
+                    "resources.cpu=1.5",
+                    "resources.pids=99",
+                    "scale.min=2",
+                ],
             );
             let run = run.unwrap().run;
             assert_eq!(run.workdir.as_deref(), Some("/b"));
@@ -125,7 +132,8 @@ mod tests {
             assert_eq!(run.cpu.unwrap().max().millis, 1500);
             assert_eq!(run.pids, Some(99));
         }
-        let run = with(GROUPED, &["capabilities=[\"chown\"]", "entrypoint=[\"/bin/y\", \"z\"]", "user=app:1:2"]);
+        let run =
+            with(GROUPED, &["capabilities=[\"chown\"]", "entrypoint=[\"/bin/y\", \"z\"]", "user=app:1:2"]);
         let run = run.unwrap().run;
         assert_eq!(run.capabilities.to_string(), "chown");
         assert_eq!(run.entrypoint.unwrap().argv(&[]), ["/bin/y", "z"]);

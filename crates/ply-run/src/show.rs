@@ -82,10 +82,16 @@ impl fmt::Display for Plan {
         };
         line("capabilities", &rights)?;
         line("pid 1", if self.init { &"an init of ply's" } else { &"the app itself" })?;
-        line("stop", &format_args!("{}, killed after {}", self.stop_signal, ply_manifest::Span(self.stop_timeout)))?;
+        line(
+            "stop",
+            &format_args!("{}, killed after {}", self.stop_signal, ply_manifest::Span(self.stop_timeout)),
+        )?;
         let or_none = |value: Option<String>| value.unwrap_or_else(|| "no limit".to_owned());
         line("memory", &or_none(self.limits.memory_bytes.map(|b| ply_manifest::Bytes(b).to_string())))?;
-        line("cpu", &or_none(self.limits.cpu_millis.map(|millis| ply_manifest::Cores { millis }.to_string())))?;
+        line(
+            "cpu",
+            &or_none(self.limits.cpu_millis.map(|millis| ply_manifest::Cores { millis }.to_string())),
+        )?;
         line("processes", &self.limits.pids)?;
         line("scratch", &ply_manifest::Bytes(self.scratch_bytes))?;
         line("network", &network_word(self.network))?;
@@ -123,11 +129,10 @@ impl fmt::Display for Plan {
 
 /// An argv as a shell would take it back.
 fn words(argv: &[String]) -> String {
-    let plain = |w: &str| {
-        !w.is_empty() && w.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._+-@:,=%".contains(&b))
-    };
-    let quoted = argv.iter().map(|word| {
-        if plain(word) { word.clone() } else { format!("'{}'", word.replace('\'', "'\\''")) }
-    });
+    let plain =
+        |w: &str| !w.is_empty() && w.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._+-@:,=%".contains(&b));
+    let quoted = argv
+        .iter()
+        .map(|word| if plain(word) { word.clone() } else { format!("'{}'", word.replace('\'', "'\\''")) });
     quoted.collect::<Vec<_>>().join(" ")
 }

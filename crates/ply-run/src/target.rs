@@ -46,7 +46,10 @@ pub(crate) fn find(what: &What, options: &RunOptions, context: &Context) -> Resu
             let folder = context.cwd.join(reference.name.as_str());
             match RunError::from_source(error) {
                 RunError::Refused { message, .. } if reference.owner.is_none() && folder.is_dir() => {
-                    RunError::refused(message, format!("for the folder of that name, write ./{}", reference.name))
+                    RunError::refused(
+                        message,
+                        format!("for the folder of that name, write ./{}", reference.name),
+                    )
                 }
                 other => other,
             }
@@ -126,7 +129,10 @@ fn build(dir: &Path, context: &Context) -> Result<Entry, RunError> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             let detected = ply_build::detect(dir).map_err(RunError::io("can't read", dir))?;
             let text = ply_build::init_manifest(&detected);
-            context.say(&format!("{} has no ply.toml; running it with this one (ply init writes it):", dir.display()));
+            context.say(&format!(
+                "{} has no ply.toml; running it with this one (ply init writes it):",
+                dir.display()
+            ));
             for line in text.trim_end().lines() {
                 context.say(&format!("    {line}"));
             }
@@ -139,7 +145,8 @@ fn build(dir: &Path, context: &Context) -> Result<Entry, RunError> {
         context.say(notice);
     }
     let entry = context.store.get(&built.digest).map_err(RunError::from_image)?;
-    entry.ok_or_else(|| RunError::plain(format!("the image just built is not in the store: {}", built.digest)))
+    entry
+        .ok_or_else(|| RunError::plain(format!("the image just built is not in the store: {}", built.digest)))
 }
 
 /// A path as the user knows it: relative where it is below the caller's folder.
@@ -148,7 +155,10 @@ fn shown(path: &Path, cwd: &Path) -> String {
 }
 
 fn composition(what: &str) -> RunError {
-    RunError::refused(format!("{what} is a composition: several apps, wired"), format!("start it with ply up {what}"))
+    RunError::refused(
+        format!("{what} is a composition: several apps, wired"),
+        format!("start it with ply up {what}"),
+    )
 }
 
 fn dev_overlay(dir: &Path) -> Result<Option<(DevOverlay, PathBuf)>, RunError> {
@@ -176,7 +186,10 @@ fn check_kind(manifest: &Manifest, app: &Entry, options: &RunOptions) -> Result<
         )),
         Kind::Base if options.entrypoint.is_none() => Err(RunError::refused(
             format!("{} is a base: what owns / under an app, nothing to run", package.name),
-            format!("name it in an app: [build] base = \"{}@{}\"; or look inside: --entrypoint /bin/sh -t", package.name, package.version),
+            format!(
+                "name it in an app: [build] base = \"{}@{}\"; or look inside: --entrypoint /bin/sh -t",
+                package.name, package.version
+            ),
         )),
         Kind::Composition => Err(composition(package.name.as_str())),
         Kind::App | Kind::Base => Ok(()),

@@ -58,7 +58,8 @@ pub(crate) fn size() -> ply_sandbox::WindowSize {
 /// Tells the app's terminal the caller's size.
 pub(crate) fn follow_size(terminal: BorrowedFd<'_>) {
     let size = size();
-    let size = rustix::termios::Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
+    let size =
+        rustix::termios::Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
     let _ = tcsetwinsize(terminal.as_fd(), size);
 }
 
@@ -100,7 +101,9 @@ mod tests {
         let mut keys = StopKeys::default();
         assert!(!keys.typed(b"\x1d", at(0)) && !keys.typed(b"\x1d", at(400)) && keys.typed(b"\x1d", at(900)));
         let mut keys = StopKeys::default();
-        assert!(!keys.typed(b"\x1d", at(0)) && !keys.typed(b"\x1d", at(900)) && !keys.typed(b"\x1d", at(1500)));
+        assert!(
+            !keys.typed(b"\x1d", at(0)) && !keys.typed(b"\x1d", at(900)) && !keys.typed(b"\x1d", at(1500))
+        );
         assert!(keys.typed(b"\x1d", at(1600)));
         let mut keys = StopKeys::default();
         assert!(!keys.typed(b"\x1d\x1da\x1d", at(0)));

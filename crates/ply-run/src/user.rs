@@ -49,7 +49,9 @@ pub fn plan_user(
     };
     let (passwd, group) = (read("/etc/passwd"), read("/etc/group"));
     let (name, uid, gid, named) = match (flag, manifest) {
-        (Some(UserFlag::Triple(spec)), _) | (None, Some(spec)) => (spec.name.clone(), spec.uid, spec.gid, true),
+        (Some(UserFlag::Triple(spec)), _) | (None, Some(spec)) => {
+            (spec.name.clone(), spec.uid, spec.gid, true)
+        }
         (Some(UserFlag::Name(name)), _) => {
             // The manifest's own user may be meant: it exists inside by being declared.
             if let Some(spec) = manifest.filter(|spec| spec.name == *name) {
@@ -195,7 +197,9 @@ mod tests {
         let p = plan(Some("app:1000:1000"), None);
         assert!(p.make_home && p.user.home == "/home/app" && p.user.groups.is_empty());
         let passwd = p.passwd.unwrap();
-        assert!(passwd.starts_with("root:x:0:0:root:/root:/bin/bash\napp:x:1000:1000:app:/home/app:/bin/sh\n"));
+        assert!(
+            passwd.starts_with("root:x:0:0:root:/root:/bin/bash\napp:x:1000:1000:app:/home/app:/bin/sh\n")
+        );
         assert!(passwd.contains("redis:x:100:101::"));
         assert_eq!(p.group.unwrap(), format!("root:x:0:\napp:x:1000:\n{}", &GROUP["root:x:0:\n".len()..]));
     }
@@ -224,7 +228,8 @@ mod tests {
 
     #[test]
     fn hostile_files_of_an_image_do_no_harm() {
-        let root = FakeRoot::with(&[("/etc/passwd", 0o644, "::::\nx\nroot:x:0\n:x:0:0\nr:x:99999999999:0\n")]);
+        let root =
+            FakeRoot::with(&[("/etc/passwd", 0o644, "::::\nx\nroot:x:0\n:x:0:0\nr:x:99999999999:0\n")]);
         let p = plan_user(None, None, &root).unwrap();
         assert_eq!((p.user.uid, p.user.name.as_str()), (0, "root"));
     }

@@ -70,11 +70,12 @@ pub(crate) fn prepare(
         let inside = volume.path.clone();
         let (work, target) = (temp.clone(), path.clone());
         let seeded: Result<(), String> = in_user_namespace(ids, move || {
-            let made = seed(&stack, &inside, &work, owner).and_then(|()| match std::fs::rename(&work, &target) {
-                // Another slot of a shared volume was first.
-                Err(_) if target.exists() => std::fs::remove_dir_all(&work),
-                other => other,
-            });
+            let made =
+                seed(&stack, &inside, &work, owner).and_then(|()| match std::fs::rename(&work, &target) {
+                    // Another slot of a shared volume was first.
+                    Err(_) if target.exists() => std::fs::remove_dir_all(&work),
+                    other => other,
+                });
             made.map_err(|e| {
                 let _ = std::fs::remove_dir_all(&work);
                 e.to_string()
@@ -90,7 +91,9 @@ pub(crate) fn prepare(
             let owned: Result<(), String> =
                 in_user_namespace(ids, move || give(&work, uid, gid).map_err(|e| e.to_string()))
                     .map_err(RunError::from_launch)?;
-            owned.map_err(|why| RunError::plain(format!("the volume {shown} can't be given to its user: {why}")))?;
+            owned.map_err(|why| {
+                RunError::plain(format!("the volume {shown} can't be given to its user: {why}"))
+            })?;
         }
     }
     let warning = (new && slot > 1 && !volume.shared)
@@ -248,7 +251,9 @@ pub fn volumes(dirs: &Dirs) -> Result<Vec<VolumeRow>, RunError> {
         let Ok(entries) = std::fs::read_dir(app.path()) else { continue };
         for entry in entries.flatten() {
             let Ok(file) = entry.file_name().into_string() else { continue };
-            let Some((name, slot)) = file.rsplit_once('.').filter(|(name, _)| !name.is_empty()) else { continue };
+            let Some((name, slot)) = file.rsplit_once('.').filter(|(name, _)| !name.is_empty()) else {
+                continue;
+            };
             let slot = match slot {
                 "shared" => None,
                 n => match n.parse() {
@@ -341,8 +346,7 @@ pub fn leftovers(dirs: &Dirs) -> Vec<PathBuf> {
         let maker = [".new-", ".gone-"].iter().find_map(|mark| text.rsplit_once(mark)?.1.parse::<u32>().ok());
         text.starts_with('.') && maker.is_some_and(|pid| crate::files::start_time(pid).is_none())
     };
-    let mut found: Vec<PathBuf> =
-        entries.filter(|e| is_leftover(&e.file_name())).map(|e| e.path()).collect();
+    let mut found: Vec<PathBuf> = entries.filter(|e| is_leftover(&e.file_name())).map(|e| e.path()).collect();
     found.sort();
     found
 }
@@ -390,8 +394,12 @@ mod tests {
 
     #[test]
     fn ids_on_disk_follow_the_map() {
-        let rootless =
-            Ids::Rootless { uid: 1000, gid: 1001, sub_uids: vec![(100_000, 10), (500_000, 10)], sub_gids: vec![(7000, 65536)] };
+        let rootless = Ids::Rootless {
+            uid: 1000,
+            gid: 1001,
+            sub_uids: vec![(100_000, 10), (500_000, 10)],
+            sub_gids: vec![(7000, 65536)],
+        };
         assert_eq!(outside(&rootless, 0, 0), Some((1000, 1001)));
         assert_eq!(outside(&rootless, 1, 1), Some((100_000, 7000)));
         assert_eq!(outside(&rootless, 11, 100), Some((500_000, 7099)));

@@ -85,7 +85,13 @@ pub fn plan_volumes(
 }
 
 fn new(name: &str, path: &str) -> PlannedVolume {
-    PlannedVolume { name: name.to_owned(), path: path.to_owned(), shared: false, ephemeral: false, declared: false }
+    PlannedVolume {
+        name: name.to_owned(),
+        path: path.to_owned(),
+        shared: false,
+        ephemeral: false,
+        declared: false,
+    }
 }
 
 fn twice(name: &str, one: &str, other: &str) -> RunError {
@@ -100,7 +106,8 @@ mod tests {
     use super::*;
 
     fn declared(list: &[(&str, &str)]) -> BTreeMap<String, Volume> {
-        let volume = |path: &str| Volume { path: path.to_owned(), scope: VolumeScope::Instance, ephemeral: false };
+        let volume =
+            |path: &str| Volume { path: path.to_owned(), scope: VolumeScope::Instance, ephemeral: false };
         list.iter().map(|(n, p)| (n.to_string(), volume(p))).collect()
     }
 
@@ -112,12 +119,20 @@ mod tests {
 
     #[test]
     fn a_flag_takes_the_declared_volume_moves_it_or_makes_one() {
-        let own = |list: &[(&str, &str)]| list.iter().map(|(a, b)| (a.to_string(), b.to_string())).collect::<Vec<_>>();
+        let own = |list: &[(&str, &str)]| {
+            list.iter().map(|(a, b)| (a.to_string(), b.to_string())).collect::<Vec<_>>()
+        };
         assert_eq!(plan(&[("data", "/var/lib/x")], &["/var/lib/x"]).unwrap(), own(&[("data", "/var/lib/x")]));
         assert_eq!(plan(&[("data", "/var/lib/x")], &["data:/d"]).unwrap(), own(&[("data", "/d")]));
-        assert_eq!(plan(&[("b", "/z")], &["/srv/up loads"]).unwrap(), own(&[("up-loads", "/srv/up loads"), ("b", "/z")]));
+        assert_eq!(
+            plan(&[("b", "/z")], &["/srv/up loads"]).unwrap(),
+            own(&[("up-loads", "/srv/up loads"), ("b", "/z")])
+        );
         assert_eq!(plan(&[], &["a:/x", "a:/x"]).unwrap(), own(&[("a", "/x")]));
-        assert_eq!(plan(&[("data", "/d")], &["/e/data"]).unwrap_err(), "two volumes of the name data: at /d and at /e/data");
+        assert_eq!(
+            plan(&[("data", "/d")], &["/e/data"]).unwrap_err(),
+            "two volumes of the name data: at /d and at /e/data"
+        );
         assert_eq!(plan(&[("data", "/d")], &["x:/d"]).unwrap_err(), "two volumes at /d: data and x");
         assert_eq!(plan(&[], &["a:/x", "a:/y"]).unwrap_err(), "two volumes of the name a: at /x and at /y");
     }

@@ -75,9 +75,9 @@ impl Cgroups {
     /// Puts a process in the v1 folders; on v2 it was born inside.
     pub(crate) fn enter_v1(&self, pid: i32) -> io::Result<()> {
         let skip = usize::from(self.unified.is_some());
-        self.folders[skip..].iter().try_for_each(|folder| {
-            fs::write(folder.join("cgroup.procs"), pid.to_string())
-        })
+        self.folders[skip..]
+            .iter()
+            .try_for_each(|folder| fs::write(folder.join("cgroup.procs"), pid.to_string()))
     }
 }
 

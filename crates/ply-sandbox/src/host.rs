@@ -150,9 +150,8 @@ impl Host {
     /// # Errors
     /// [`LaunchError::Host`].
     pub fn check(&self) -> Result<(), LaunchError> {
-        let missing = |missing: &str, hint: &str| {
-            Err(LaunchError::Host { missing: missing.into(), hint: hint.into() })
-        };
+        let missing =
+            |missing: &str, hint: &str| Err(LaunchError::Host { missing: missing.into(), hint: hint.into() });
         if self.kernel.version < (5, 12) {
             return missing(
                 &format!("its kernel is too old: {}", self.kernel.release),
@@ -185,14 +184,11 @@ impl Host {
             };
             notices.push(format!("root inside is root of this host: no user namespace ({why})"));
         }
-        let off: Vec<&str> = [
-            (self.enforced.pids, "pids"),
-            (self.enforced.memory, "mem"),
-            (self.enforced.cpu, "cpu"),
-        ]
-        .into_iter()
-        .filter_map(|(enforced, name)| (!enforced).then_some(name))
-        .collect();
+        let off: Vec<&str> =
+            [(self.enforced.pids, "pids"), (self.enforced.memory, "mem"), (self.enforced.cpu, "cpu")]
+                .into_iter()
+                .filter_map(|(enforced, name)| (!enforced).then_some(name))
+                .collect();
         if !off.is_empty() {
             let why = match &self.cgroup {
                 CgroupKind::V2 { .. } => "the cgroup isn't delegated",
@@ -230,7 +226,8 @@ impl Kernel {
             overlay_detached: at_least(6, 15),
             tmpfs_user_xattr: at_least(6, 6),
             openat2: at_least(5, 6),
-            seccomp: Path::new("/proc/sys/kernel/seccomp").exists() || read("/proc/self/status").contains("Seccomp:"),
+            seccomp: Path::new("/proc/sys/kernel/seccomp").exists()
+                || read("/proc/self/status").contains("Seccomp:"),
             release,
             version,
         }

@@ -165,7 +165,7 @@ impl Map {
 }
 
 fn hex(digits: &[u8]) -> Option<usize> {
-    digits.iter().try_fold(0usize, |value, digit| {
-        Some(value << 4 | char::from(*digit).to_digit(16)? as usize)
-    })
+    digits
+        .iter()
+        .try_fold(0usize, |value, digit| Some(value << 4 | char::from(*digit).to_digit(16)? as usize))
 }

@@ -134,4 +134,3 @@ fn help(
     }
     sys::exit_now(0)
 }
-

@@ -200,9 +200,8 @@ pub(crate) fn attach(mount: &impl AsFd, place: &impl AsFd) -> Sys<()> {
 
 /// A detached copy of what is mounted at an open place (with `recursive` also of what is mounted below it).
 pub(crate) fn copy(place: &impl AsFd, recursive: bool) -> Sys<OwnedFd> {
-    let mut flags = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_EMPTY_PATH;
+    let mut flags =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
     if recursive {
         flags |= OpenTreeFlags::AT_RECURSIVE;
     }

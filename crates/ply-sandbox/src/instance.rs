@@ -173,10 +173,8 @@ impl Born {
     /// How it ended; `None` if it runs and `NOHANG` is among the options.
     pub(crate) fn wait(&self, options: WaitIdOptions) -> io::Result<Option<Exit>> {
         loop {
-            let waited = rustix::process::waitid(
-                WaitId::PidFd(self.pidfd.as_fd()),
-                options | WaitIdOptions::EXITED,
-            );
+            let waited =
+                rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), options | WaitIdOptions::EXITED);
             return match waited {
                 Err(rustix::io::Errno::INTR) => continue,
                 other => Ok(other?.and_then(|status| exit(&status))),

@@ -44,12 +44,13 @@ pub(crate) fn on_keeper<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 
 fn start() -> Sender<Job> {
     let (sender, jobs) = channel::<Job>();
-    let spawned = std::thread::Builder::new().name("ply-keeper".into()).stack_size(512 << 10).spawn(move || {
-        let _ = crate::sys::unshare(libc::CLONE_FS);
-        for job in jobs {
-            job();
-        }
-    });
+    let spawned =
+        std::thread::Builder::new().name("ply-keeper".into()).stack_size(512 << 10).spawn(move || {
+            let _ = crate::sys::unshare(libc::CLONE_FS);
+            for job in jobs {
+                job();
+            }
+        });
     // Without a thread the receiver is gone, and `on_keeper` works in place.
     drop(spawned);
     sender

@@ -66,7 +66,9 @@ fn parent(spec: &Spec, context: &LaunchContext<'_>, stdio: Stdio) -> Result<Inst
     }
     let standard_raw = standard.raw();
     // SAFETY: the child goes into `child`, which neither allocates nor returns.
-    let born = match unsafe { sys::clone3(flags as u64, cgroups.unified.as_ref().map(AsFd::as_fd)) }.at(Step::Clone)? {
+    let born = match unsafe { sys::clone3(flags as u64, cgroups.unified.as_ref().map(AsFd::as_fd)) }
+        .at(Step::Clone)?
+    {
         Side::Child => child(&plan, &app, raw(&theirs), standard_raw, raw(&guard)),
         Side::Parent { pid, pidfd } => Born { pid, pidfd },
     };
@@ -181,8 +183,7 @@ fn first_process(
     }
     // From here on nobody inside may look into this process, which has the host's program in its memory. Not
     // earlier: the parent has to reach our /proc files to write the maps.
-    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
-        .at(Step::Ids)?;
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable).at(Step::Ids)?;
     new_session_keyring();
     // The cgroup namespace's root is where a process is when it makes it: only now we are where we belong.
     sys::unshare(libc::CLONE_NEWCGROUP).at(Step::CgroupNamespace)?;
@@ -204,7 +205,8 @@ fn first_process(
     let sys = match plan.network {
         // sysfs shows a network namespace, and the host's isn't ours to mount: a view of the host's, read-only.
         Network::Host if plan.user_namespace => {
-            let host = rustix::fs::open(c"/sys", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).at(Step::Sys)?;
+            let host =
+                rustix::fs::open(c"/sys", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).at(Step::Sys)?;
             copy(&host, true).at(Step::Sys)?
         }
         _ => filesystem(c"sysfs", &[], DATA).at(Step::Sys)?,
@@ -273,7 +275,9 @@ fn first_process(
     attach(&sys, &place).at(Step::Sys)?;
     if let Ok(place) = beneath(&sys, c"fs/cgroup", OFlags::PATH | OFlags::DIRECTORY) {
         // A view of the box's own cgroup, read-only (CVE-2022-0492, CVE-2023-25809 wrote there).
-        if let Ok(cgroup) = filesystem(c"cgroup2", &[], DATA | rustix::mount::MountAttrFlags::MOUNT_ATTR_RDONLY) {
+        if let Ok(cgroup) =
+            filesystem(c"cgroup2", &[], DATA | rustix::mount::MountAttrFlags::MOUNT_ATTR_RDONLY)
+        {
             attach(&cgroup, &place).at(Step::Sys)?;
         }
     }
@@ -292,19 +296,15 @@ fn first_process(
 
     if !plan.init {
         say_app(socket)?;
-        return app.become_app(socket, standard, Some(guard));
+        app.become_app(socket, standard, Some(guard));
     }
     // SAFETY: the child goes into `become_app` and never returns from here.
     match unsafe { sys::clone3(0, None) }.at(Step::Fork)? {
         Side::Child => {
-            let failure = match say_app(socket) {
-                Ok(()) => {
-                    let Err(failure) = app.become_app(socket, standard, None);
-                    failure
-                }
-                Err(failure) => failure,
-            };
-            wire::report_and_exit(socket, failure)
+            if let Err(failure) = say_app(socket) {
+                wire::report_and_exit(socket, failure);
+            }
+            app.become_app(socket, standard, None)
         }
         Side::Parent { pid, .. } => crate::init::keep_house(pid, guard),
     }
@@ -343,11 +343,7 @@ pub(crate) fn new_session_keyring() {
 }
 
 fn loopback_up() -> sys::Sys<()> {
-    let socket = rustix::net::socket(
-        rustix::net::AddressFamily::INET,
-        rustix::net::SocketType::DGRAM,
-        None,
-    )?;
+    let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)?;
     // SAFETY: all-zero is a valid value of this plain struct.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     request.ifr_name[..2].copy_from_slice(&[b'l' as libc::c_char, b'o' as libc::c_char]);
@@ -402,8 +398,8 @@ fn make_dev(
 ) -> Result<(OwnedFd, OwnedFd), Failure> {
     let place = inside_root(root, c"dev").at(Step::Dev)?;
     let options = [(c"mode", c"0755"), (c"size", c"64k"), (c"nr_inodes", c"1024")];
-    let noexec = rustix::mount::MountAttrFlags::MOUNT_ATTR_NOSUID
-        | rustix::mount::MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    let noexec =
+        rustix::mount::MountAttrFlags::MOUNT_ATTR_NOSUID | rustix::mount::MountAttrFlags::MOUNT_ATTR_NOEXEC;
     let dev = filesystem(c"tmpfs", &options, noexec).at(Step::Dev)?;
     attach(&dev, &place).at(Step::Dev)?;
     for (index, (slot, device)) in devices.iter_mut().zip(&plan.devices).enumerate() {
@@ -455,4 +451,3 @@ fn terminal(plan: &Plan, socket: RawFd, dev: &OwnedFd, pts: &OwnedFd) -> Result<
     std::mem::forget(slave);
     Ok(number)
 }
-

@@ -44,8 +44,12 @@ fn tree_clones(layers: &[Layer]) -> Result<Vec<OwnedFd>, LaunchError> {
         .iter()
         .map(|layer| {
             let Some(tree) = &layer.tree else { return Err(LaunchError::NotExtracted(layer.digest.clone())) };
-            open_tree(rustix::fs::CWD, tree, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC)
-                .map_err(|errno| LaunchError::Layer { digest: layer.digest.clone(), source: errno.into() })
+            open_tree(
+                rustix::fs::CWD,
+                tree,
+                OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC,
+            )
+            .map_err(|errno| LaunchError::Layer { digest: layer.digest.clone(), source: errno.into() })
         })
         .collect()
 }
@@ -54,9 +58,11 @@ fn image_clones(run_dir: &Path, layers: &[Layer]) -> Result<Vec<OwnedFd>, Launch
     let pin = Pin::open(run_dir).map_err(pin_error)?;
     let missing: Vec<&Layer>;
     {
-        let found = pin.inside(|| layers.iter().map(|layer| clone_mounted(&layer.digest)).collect::<Vec<_>>());
+        let found =
+            pin.inside(|| layers.iter().map(|layer| clone_mounted(&layer.digest)).collect::<Vec<_>>());
         let found = found.map_err(pin_error)?;
-        missing = layers.iter().zip(&found).filter(|(_, clone)| clone.is_none()).map(|(layer, _)| layer).collect();
+        missing =
+            layers.iter().zip(&found).filter(|(_, clone)| clone.is_none()).map(|(layer, _)| layer).collect();
         if missing.is_empty() {
             return Ok(found.into_iter().flatten().collect());
         }
@@ -155,7 +161,8 @@ struct LoopConfig {
 
 /// A free loop device over the image, read-only, that clears itself on its last close.
 fn loop_device(image: &File) -> io::Result<(File, String)> {
-    let mut config = LoopConfig { fd: image.as_raw_fd() as u32, block_size: 0, info: [0; 232], reserved: [0; 8] };
+    let mut config =
+        LoopConfig { fd: image.as_raw_fd() as u32, block_size: 0, info: [0; 232], reserved: [0; 8] };
     config.info[52..56].copy_from_slice(&(LO_FLAGS_READ_ONLY | LO_FLAGS_AUTOCLEAR).to_ne_bytes());
     let control = File::options().read(true).write(true).open("/dev/loop-control")?;
     for _ in 0..256 {
@@ -171,7 +178,9 @@ fn loop_device(image: &File) -> io::Result<(File, String)> {
             other => other?,
         };
         // SAFETY: the struct has the kernel's layout and outlives the call.
-        match sys::check(i64::from(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const config) })) {
+        match sys::check(i64::from(unsafe {
+            libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const config)
+        })) {
             // Somebody else took it between the two calls.
             Err(Errno::BUSY) => {}
             Err(errno) => return Err(errno.into()),
@@ -279,7 +288,8 @@ pub fn gc(run_dir: &Path, keep: &BTreeSet<String>) -> io::Result<GcReport> {
     let _lock = lock(run_dir)?;
     let (report, left) = pin.inside(|| -> io::Result<(GcReport, bool)> {
         let (mut report, mut left) = (GcReport::default(), false);
-        let mut names = fs::read_dir("/")?.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>()?;
+        let mut names =
+            fs::read_dir("/")?.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>()?;
         names.sort();
         for name in names {
             let Some(digest) = name.to_str() else { continue };

@@ -51,12 +51,7 @@ pub(crate) fn mask(proc: &OwnedFd, sys: &OwnedFd, null: &OwnedFd) -> Result<(), 
     Ok(())
 }
 
-fn hide(
-    filesystem_root: &OwnedFd,
-    path: &CStr,
-    null: &OwnedFd,
-    empty: &mut Option<OwnedFd>,
-) -> Sys<()> {
+fn hide(filesystem_root: &OwnedFd, path: &CStr, null: &OwnedFd, empty: &mut Option<OwnedFd>) -> Sys<()> {
     let place = match beneath(filesystem_root, path, OFlags::PATH) {
         Err(Errno::NOENT) => return Ok(()),
         place => place?,

@@ -143,7 +143,8 @@ impl Plan {
         let trees = self.trees.as_deref().unwrap_or_default();
         for (index, tree) in trees.iter().enumerate() {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let layer = rustix::fs::open(tree.as_c_str(), flags, Mode::empty()).at_item(Step::Layer, index)?;
+            let layer =
+                rustix::fs::open(tree.as_c_str(), flags, Mode::empty()).at_item(Step::Layer, index)?;
             numbers[index] = sys::raw(&layer);
             open[index] = Some(layer);
         }
@@ -298,7 +299,8 @@ fn check(spec: &Spec) -> Result<(), LaunchError> {
     if spec.layers.is_empty() || spec.layers.len() > MAX_LAYERS {
         return invalid(format!("a box has 1 to {MAX_LAYERS} layers, not {}", spec.layers.len()));
     }
-    if let Some(layer) = spec.layers.iter().find(|layer| !plain(&layer.digest) || layer.digest.contains('/')) {
+    if let Some(layer) = spec.layers.iter().find(|layer| !plain(&layer.digest) || layer.digest.contains('/'))
+    {
         return invalid(format!("not a digest: {:?}", layer.digest));
     }
     if spec.mounts.len() >= MAX_FDS {
@@ -341,7 +343,12 @@ fn check(spec: &Spec) -> Result<(), LaunchError> {
                     Ids::Rootless { sub_uids, .. } if sub_uids.is_empty() => {
                         "this user has no delegated range, so only root exists inside".into()
                     }
-                    _ => "it is past the delegated range".into(),
+                    Ids::Rootless { sub_uids, sub_gids, .. } => {
+                        let ranges = if is_user { sub_uids } else { sub_gids };
+                        let count = ranges.iter().map(|(_, count)| u64::from(*count)).sum::<u64>();
+                        format!("the box has {} ids", count + 1)
+                    }
+                    Ids::Host => "it isn't one".into(),
                 },
             });
         }
@@ -376,7 +383,7 @@ pub(crate) fn explain(failure: Failure, spec: &Spec) -> LaunchError {
             Errno::BUSY => "it is the root".into(),
             Errno::ROFS => "it would have to be made in a folder of the host".into(),
             Errno::ACCESS | Errno::PERM => "it may not be entered".into(),
-            _ => source.to_string(),
+            _ => crate::error::reason(&source),
         },
     };
     match failure.step {
@@ -419,7 +426,7 @@ pub(crate) fn explain_start(failure: Failure, argv: &[String], workdir: &str) ->
                 Errno::ACCESS => "it isn't an executable file for this user".into(),
                 Errno::LOOP => "its links lead out of the image".into(),
                 Errno::TOOBIG => "its arguments and environment are too long".into(),
-                _ => source.to_string(),
+                _ => crate::error::reason(&source),
             },
         },
         _ => failure.into(),

@@ -7,7 +7,7 @@ use crate::seccomp::{self, Instruction};
 use crate::spec::Process;
 use crate::stub::{REPORT_FD, STUB_FD};
 use crate::sys::{self, Sys, borrow, check};
-use crate::wire::{At, Failure};
+use crate::wire::{self, At, Failure};
 use crate::{Ids, LaunchError};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Uid};
 use rustix::io::Errno;
@@ -129,10 +129,16 @@ impl App {
         self.stub.as_raw_fd()
     }
 
-    /// Becomes the app. Comes back only with what went wrong.
-    pub(crate) fn become_app(
+    /// Becomes the app, or says on the socket what went wrong and ends this process.
+    pub(crate) fn become_app(&self, socket: RawFd, standard: Standard, guard: Option<RawFd>) -> ! {
+        let report = Cell::new(socket);
+        let Err(failure) = self.steps(&report, standard, guard);
+        wire::report_and_exit(report.get(), failure)
+    }
+
+    fn steps(
         &self,
-        socket: RawFd,
+        report: &Cell<RawFd>,
         standard: Standard,
         guard: Option<RawFd>,
     ) -> Result<Infallible, Failure> {
@@ -164,7 +170,7 @@ impl App {
         }
         // 3 is the report and 4 the stub until the exec; nothing else is open from here on. The guard moves to 5
         // if there is one, and is closed before the exec.
-        let places = [(socket, REPORT_FD), (self.stub(), STUB_FD), (guard.unwrap_or(-1), STUB_FD + 1)];
+        let places = [(report.get(), REPORT_FD), (self.stub(), STUB_FD), (guard.unwrap_or(-1), STUB_FD + 1)];
         let places = &places[..2 + usize::from(guard.is_some())];
         for &(fd, place) in places {
             // The stub itself closes the report on the app's exec: it needs it until then.
@@ -172,6 +178,7 @@ impl App {
             // SAFETY: all descriptors that are still needed are 10 or above.
             check(i64::from(unsafe { libc::dup3(fd, place, flags) })).at(Step::Descriptors)?;
         }
+        report.set(REPORT_FD);
         sys::close_range((STUB_FD + places.len() as i32 - 1) as u32, u32::MAX, 0).at(Step::Descriptors)?;
         default_signals();
         rustix::process::umask(Mode::from_raw_mode(0o022));
@@ -232,7 +239,8 @@ impl App {
         rustix::thread::set_thread_res_uid(self.uid, self.uid, self.uid).at(Step::User)?;
         // Root's exec takes what is permitted from the bounding set; anybody else's from the ambient one.
         // Inheritable stays empty otherwise (CVE-2022-27649).
-        set_capabilities(self.capabilities, if keep { self.capabilities } else { 0 }).at(Step::Capabilities)?;
+        set_capabilities(self.capabilities, if keep { self.capabilities } else { 0 })
+            .at(Step::Capabilities)?;
         ambient(if keep { self.capabilities } else { 0 }).at(Step::Capabilities)
     }
 
@@ -310,9 +318,9 @@ fn ambient(keep: u64) -> Sys<()> {
         check(i64::from(unsafe { libc::prctl(libc::PR_CAP_AMBIENT, what, capability, 0, 0) })).map(drop)
     };
     prctl(libc::PR_CAP_AMBIENT_CLEAR_ALL, 0)?;
-    (0..64).filter(|capability| keep >> capability & 1 == 1).try_for_each(|capability| {
-        prctl(libc::PR_CAP_AMBIENT_RAISE, capability)
-    })
+    (0..64)
+        .filter(|capability| keep >> capability & 1 == 1)
+        .try_for_each(|capability| prctl(libc::PR_CAP_AMBIENT_RAISE, capability))
 }
 
 fn hard_open_files() -> u64 {
@@ -329,7 +337,13 @@ pub(crate) fn raise_open_files(pid: i32) {
     let limit = libc::rlimit64 { rlim_cur: OPEN_FILES.0, rlim_max: OPEN_FILES.1 };
     // SAFETY: the struct outlives the call. Without the right the host's own limit stands, as the spec allows.
     unsafe {
-        libc::syscall(libc::SYS_prlimit64, pid, libc::RLIMIT_NOFILE, &raw const limit, std::ptr::null::<u8>());
+        libc::syscall(
+            libc::SYS_prlimit64,
+            pid,
+            libc::RLIMIT_NOFILE,
+            &raw const limit,
+            std::ptr::null::<u8>(),
+        );
     }
 }
 
@@ -342,7 +356,9 @@ fn install(filter: &[Instruction]) -> Sys<()> {
     }
     let program = Program { length: filter.len() as u16, filter: filter.as_ptr() };
     // SAFETY: the program and what it points to outlive the call.
-    check(unsafe { libc::syscall(libc::SYS_seccomp, 1 /* SECCOMP_SET_MODE_FILTER */, 0, &raw const program) })?;
+    check(unsafe {
+        libc::syscall(libc::SYS_seccomp, 1 /* SECCOMP_SET_MODE_FILTER */, 0, &raw const program)
+    })?;
     Ok(())
 }
 

@@ -6,7 +6,9 @@
 //! namespace whatever is kept (CVE-2022-0185, CVE-2023-32233 were reached through one), no device nodes, and
 //! no input pushed into a terminal (CVE-2017-5226, CVE-2023-28100).
 
-use Rule::{Allow, CloneFlags, Eperm, IfCapable, Ioctl, MissingUnlessCapable, Mknod, Missing, Personality, Socket};
+use Rule::{
+    Allow, CloneFlags, Eperm, IfCapable, Ioctl, Missing, MissingUnlessCapable, Mknod, Personality, Socket,
+};
 
 /// What the filter does with a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -88,7 +88,8 @@ fn another_architecture_is_killed() {
 
 #[test]
 fn namespaces_are_refused_whatever_else_is_in_the_flags() {
-    for flag in [0x0002_0000u64, 0x0200_0000, 0x0400_0000, 0x0800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000] {
+    for flag in [0x0002_0000u64, 0x0200_0000, 0x0400_0000, 0x0800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000]
+    {
         assert_eq!(ask(0, "clone", [flag | 17, 0, 0, 0, 0, 0]), EPERM, "{flag:#x}");
         // The upper half of the register means nothing to the kernel.
         assert_eq!(ask(0, "clone", [flag | 1 << 40, 0, 0, 0, 0, 0]), EPERM, "{flag:#x}");

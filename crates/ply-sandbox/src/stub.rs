@@ -148,6 +148,9 @@ pub(crate) fn file() -> io::Result<OwnedFd> {
         return Err(io::ErrorKind::WriteZero.into());
     }
     rustix::fs::fchmod(&file, Mode::from_raw_mode(0o111))?;
-    rustix::fs::fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
+    rustix::fs::fcntl_add_seals(
+        &file,
+        SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL,
+    )?;
     Ok(file)
 }

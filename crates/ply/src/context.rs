@@ -3,7 +3,7 @@
 use crate::cli::{Shared, SourceArgs};
 use crate::failure::Failure;
 use crate::progress::Bars;
-use ply_image::{Dirs, Entry, Origin, Store};
+use ply_image::{Dirs, Entry, Image, Origin, Store};
 use ply_manifest::{Arch, Target};
 use ply_sandbox::{Host, Ids};
 use ply_source::{DefaultSource, FetchOptions, Fetcher, SourceOrigin};
@@ -73,7 +73,12 @@ impl Context {
         if path.is_dir() {
             return Ok(Found::Folder(path.clone()));
         }
-        Ok(Found::Image(self.store()?.insert_file(path, Origin::file(path)?)?))
+        let named = path.file_name().and_then(|name| name.to_str()?.parse().ok());
+        let image = match named {
+            Some(name) => name,
+            None => Image::open(path)?.name(Arch::HOST)?,
+        };
+        Ok(Found::Image(self.store()?.insert_file(path, Origin { source: None, image })?))
     }
 
     /// The caller's own mapping of ids, for files that belong to its delegated ones.

@@ -95,4 +95,22 @@ macro_rules! from_crates {
     )+};
 }
 
-from_crates!(ply_image::ImageError, ply_source::SourceError, ply_build::BuildError, ply_forge::ForgeError, ply_run::RunError);
+impl From<ply_build::EditError> for Failure {
+    fn from(error: ply_build::EditError) -> Self {
+        match error {
+            ply_build::EditError::Manifest(all) => all.into(),
+            other => {
+                let hint = other.hint();
+                Self::new(other).maybe_hint(hint)
+            }
+        }
+    }
+}
+
+from_crates!(
+    ply_image::ImageError,
+    ply_source::SourceError,
+    ply_build::BuildError,
+    ply_forge::ForgeError,
+    ply_run::RunError
+);

@@ -11,7 +11,7 @@ pub(crate) fn table(headings: &[&str], rows: Vec<Vec<String>>) {
         return;
     }
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(headings.to_vec());
+    table.load_style(presets::NOTHING).set_header(headings.to_vec());
     for row in rows {
         table.add_row(row.iter().map(|cell| clean(cell)).collect::<Vec<_>>());
     }

@@ -2,8 +2,8 @@
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 use ply_sandbox::{
-    Exit, Host, Ids, Instance, LaunchContext, LaunchError, Layer, Limits, Mount, MountOwner, Network, Process,
-    ScratchFile, Spec, Stdio,
+    Exit, Host, Ids, Instance, LaunchContext, LaunchError, Layer, Limits, Mount, MountOwner, Network,
+    Process, ScratchFile, Spec, Stdio,
 };
 use std::fs;
 use std::io::Read;
@@ -191,7 +191,8 @@ fn attack() -> PathBuf {
     let changed = |path: &Path| fs::metadata(path).and_then(|is| is.modified()).ok();
     if changed(&built) < changed(&source) {
         let fresh = built.with_extension(unique());
-        let done = Command::new("cc").args(["-static", "-O1", "-o"]).args([&fresh, &source]).output().unwrap();
+        let done =
+            Command::new("cc").args(["-static", "-O1", "-o"]).args([&fresh, &source]).output().unwrap();
         assert!(done.status.success(), "{done:?}");
         fs::rename(fresh, &built).unwrap();
     }

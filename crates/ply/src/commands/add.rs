@@ -6,8 +6,9 @@ use crate::failure::Failure;
 use crate::folder::Folder;
 use crate::output::put;
 use clap::Args;
-use ply_build::Edited;
-use ply_manifest::{Arch, Reference};
+use ply_build::{Addition, Edited};
+use ply_manifest::{Arch, Range, Reference};
+use ply_source::Fetcher;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -37,9 +38,11 @@ pub(crate) fn run(args: AddArgs, context: &Context) -> Result<ExitCode, Failure>
     let file = folder.manifest_path.display().to_string();
     let mut added = Vec::new();
     for reference in &args.what {
-        let addition = fetcher.addition(&folder.manifest, reference)?;
+        let addition = addition(&fetcher, reference)?;
         match ply_build::add_dependency(&text, &file, &addition)? {
-            Edited::Already => context.say(format!("{} = \"{}\" is there already", addition.name, addition.range)),
+            Edited::Already => {
+                context.say(format!("{} = \"{}\" is there already", addition.name, addition.range))
+            }
             Edited::Changed(changed) => {
                 text = changed;
                 added.push(addition);
@@ -55,4 +58,23 @@ pub(crate) fn run(args: AddArgs, context: &Context) -> Result<ExitCode, Failure>
     }
     context.say(format!("added to {file}; ply build resolves it"));
     Ok(ExitCode::SUCCESS)
+}
+
+/// What a reference asks for: its range as written, else the one that fits the newest version of the source.
+fn addition(fetcher: &Fetcher, reference: &Reference) -> Result<Addition, Failure> {
+    if let Some(owner) = &reference.owner {
+        return Err(Failure::new(format!("{reference} has an owner, and a dependency is a name: {}", reference.name))
+            .hint(format!("put a source of {owner} under [build.sources] and name it: {{ source = \"ALIAS\", version = \"…\" }}")));
+    }
+    let range = match &reference.range {
+        Range::Any => {
+            let versions = fetcher.versions(&reference.name, None)?;
+            let newest = versions.iter().map(|image| &image.version).filter(|v| !v.is_prerelease()).max();
+            newest
+                .or(versions.iter().map(|image| &image.version).max())
+                .map_or(Range::Any, ply_build::default_range)
+        }
+        range => range.clone(),
+    };
+    Ok(Addition { name: reference.name.clone(), range, source: None, base: false })
 }

@@ -63,7 +63,11 @@ pub(crate) fn run(args: BuildArgs, context: &Context) -> Result<ExitCode, Failur
         return Ok(ExitCode::SUCCESS);
     }
     if built.lock_changed {
-        context.say(format!("wrote {}: {} packages", args.dir.join("ply.lock").display(), built.lock.packages.len()));
+        context.say(format!(
+            "wrote {}: {} packages",
+            args.dir.join("ply.lock").display(),
+            built.lock.packages.len()
+        ));
     }
     let chosen = if built.shipped.chosen { "chosen by include" } else { "everything in the folder" };
     context.say(format!("ships {} files, {} ({chosen})", built.shipped.files, size(built.shipped.bytes)));
@@ -86,8 +90,8 @@ pub(crate) fn run(args: BuildArgs, context: &Context) -> Result<ExitCode, Failur
 fn source_date_epoch() -> Result<u32, Failure> {
     match std::env::var("SOURCE_DATE_EPOCH") {
         Err(_) => Ok(0),
-        Ok(text) => text.parse().map_err(|_| {
-            Failure::usage(format!("SOURCE_DATE_EPOCH is not a number of seconds: {text:?}"))
-        }),
+        Ok(text) => text
+            .parse()
+            .map_err(|_| Failure::usage(format!("SOURCE_DATE_EPOCH is not a number of seconds: {text:?}"))),
     }
 }

@@ -1,9 +1,13 @@
 //! `ply check`: whether an image or a folder is what it should be, for CI.
 
+use crate::cli::SourceArgs;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::output::{self, clean, put};
 use clap::Args;
-use std::path::PathBuf;
+use ply_build::Level;
+use ply_manifest::{Arch, Policy};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Check an image or a folder, against a policy where one is given
@@ -30,4 +34,36 @@ pub(crate) struct CheckArgs {
     /// Print as JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    sources: SourceArgs,
+}
+
+pub(crate) fn run(args: CheckArgs, context: &Context) -> Result<ExitCode, Failure> {
+    let policy = args.against.as_deref().map(read_policy).transpose()?;
+    let fetcher = context.fetcher(&args.sources, Arch::HOST)?;
+    let report =
+        ply_build::check::check(&args.what, &args.what.display().to_string(), policy.as_ref(), &fetcher)?;
+    if args.json {
+        output::json(&report)?;
+    } else {
+        for finding in &report.findings {
+            let level = match finding.level {
+                Level::Error => "error",
+                Level::Warning => "warning",
+            };
+            put(&format!("{level}: {}: {}", finding.rule, clean(&finding.message)));
+            if let Some(hint) = &finding.hint {
+                put(&format!("hint: {}", clean(hint)));
+            }
+        }
+        let verdict = if report.ok { "is well" } else { "is not well" };
+        put(&format!("{} {verdict} (looked at: {})", report.target, report.checked.join(", ")));
+    }
+    Ok(if report.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn read_policy(path: &Path) -> Result<Policy, Failure> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|why| Failure::new(format!("{} can't be read: {why}", path.display())))?;
+    Ok(Policy::parse(&text, &path.display().to_string())?)
 }

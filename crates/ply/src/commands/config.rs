@@ -41,8 +41,10 @@ pub(crate) fn run(args: ConfigArgs, context: &Context) -> Result<ExitCode, Failu
         output::json(&object)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut rows: Vec<Vec<String>> =
-        folders.into_iter().map(|(key, path, from)| vec![key.to_owned(), path.display().to_string(), from]).collect();
+    let mut rows: Vec<Vec<String>> = folders
+        .into_iter()
+        .map(|(key, path, from)| vec![key.to_owned(), path.display().to_string(), from])
+        .collect();
     rows.push(vec!["default_source".to_owned(), source.spec.to_string(), source.from.to_string()]);
     output::table(&["SETTING", "VALUE", "FROM"], rows);
     context.say(format!("settings that last stand in {}", context.dirs.config.join("config.toml").display()));

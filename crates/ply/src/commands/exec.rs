@@ -26,6 +26,7 @@ pub(crate) struct ExecArgs {
 }
 
 pub(crate) fn run(args: ExecArgs, context: &Context) -> Result<ExitCode, Failure> {
-    let code = ply_run::exec(&context.dirs, &args.app, &args.command, args.terminal).map_err(Failure::of_run)?;
+    let code =
+        ply_run::exec(&context.dirs, &args.app, &args.command, args.terminal).map_err(Failure::of_run)?;
     Ok(ExitCode::from(code))
 }

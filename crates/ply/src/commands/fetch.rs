@@ -2,16 +2,16 @@
 
 use crate::cli::{SourceArgs, noun};
 use crate::context::Context;
-use crate::failure::Failure;
 use crate::context::Found;
+use crate::failure::Failure;
 use crate::folder::Folder;
 use crate::output::{self, put, size};
 use clap::Args;
 use ply_image::Entry;
 use ply_manifest::Arch;
+use ply_manifest::Target;
 use ply_source::Mode;
 use std::collections::BTreeSet;
-use ply_manifest::Target;
 use std::process::ExitCode;
 
 /// Bring packages, and all that they need, into the store

@@ -8,8 +8,8 @@ use clap::{Args, Subcommand};
 use ply_forge::{AllRequest, BaseRequest, DebRequest, ForgeOptions, Minted, Observer};
 use ply_manifest::{Arch, PackageName};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// Mint bases and packages
 #[derive(Debug, Args)]
@@ -171,9 +171,9 @@ fn deb(args: DebArgs, context: &Context) -> Result<ExitCode, Failure> {
     request.path = args.path;
     request.out = args.output;
     for link in args.symlink {
-        let (from, to) = link
-            .split_once('=')
-            .ok_or_else(|| Failure::usage(format!("--symlink takes A=B: {link:?}")).hint("A is made, and names B"))?;
+        let (from, to) = link.split_once('=').ok_or_else(|| {
+            Failure::usage(format!("--symlink takes A=B: {link:?}")).hint("A is made, and names B")
+        })?;
         request.symlinks.insert(from.to_owned(), to.to_owned());
     }
     let minted = forge(args.mirror, context)?.deb(&request)?;
@@ -182,7 +182,9 @@ fn deb(args: DebArgs, context: &Context) -> Result<ExitCode, Failure> {
 }
 
 fn all(args: AllArgs, context: &Context) -> Result<ExitCode, Failure> {
-    let request = AllRequest { recipes: args.recipes, registry: args.output, only: args.only, arch: args.arch };
+    let mut request = AllRequest::new(args.recipes, args.output);
+    request.only = args.only;
+    request.archs = vec![args.arch];
     let report = forge(args.mirror, context)?.all(&request)?;
     for minted in &report.minted {
         show(minted, context);
@@ -191,7 +193,15 @@ fn all(args: AllArgs, context: &Context) -> Result<ExitCode, Failure> {
         let names: Vec<String> = report.unchanged.iter().map(ToString::to_string).collect();
         context.say(format!("unchanged: {}", names.join(", ")));
     }
-    Ok(ExitCode::SUCCESS)
+    if report.failed.is_empty() {
+        context.say(format!("the registry: {}", report.source));
+        return Ok(ExitCode::SUCCESS);
+    }
+    for failed in report.failed {
+        let hint = failed.error.hint();
+        Failure::new(format!("{}: {}", failed.name, failed.error)).maybe_hint(hint).report();
+    }
+    Ok(ExitCode::FAILURE)
 }
 
 /// One minted image: its closure with sizes, what is missing, and the line that names it.
@@ -205,7 +215,7 @@ fn show(minted: &Minted, context: &Context) {
         context.say(format!("note: {note}"));
     }
     for missing in &minted.unresolved {
-        context.say(format!("unresolved: {missing}"));
+        context.say(format!("unresolved: {} wants {}", missing.file, missing.library));
     }
     put(&format!("{}  {}  {}", minted.path.display(), size(minted.bytes), minted.digest));
 }

@@ -58,7 +58,8 @@ where
     loop {
         eprint!("{what} [{found}]: ");
         let mut line = String::new();
-        let read = std::io::stdin().read_line(&mut line).map_err(|why| Failure::new(format!("no answer: {why}")))?;
+        let read =
+            std::io::stdin().read_line(&mut line).map_err(|why| Failure::new(format!("no answer: {why}")))?;
         match line.trim() {
             "" if read == 0 => return Err(Failure::new("no answer").hint("ply init -y asks nothing")),
             "" => return Ok(found),

@@ -38,7 +38,9 @@ pub(crate) fn run(args: OutdatedArgs, context: &Context) -> Result<ExitCode, Fai
     let cell = |version: &Option<Version>| version.as_ref().map_or("-".to_owned(), Version::to_string);
     let rows = rows
         .iter()
-        .map(|o| vec![o.name.to_string(), o.range.to_string(), cell(&o.locked), cell(&o.in_range), cell(&o.newest)])
+        .map(|o| {
+            vec![o.name.to_string(), o.range.to_string(), cell(&o.locked), cell(&o.in_range), cell(&o.newest)]
+        })
         .collect();
     output::table(&["PACKAGE", "RANGE", "LOCKED", "IN RANGE", "NEWEST"], rows);
     Ok(ExitCode::SUCCESS)

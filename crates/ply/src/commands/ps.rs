@@ -29,7 +29,7 @@ pub(crate) fn run(args: PsArgs, context: &Context) -> Result<ExitCode, Failure> 
         .into_iter()
         .map(|row| {
             vec![
-                format!("{}.{}", row.app, row.slot),
+                format!("{}.{}", row.name, row.slot),
                 row.status.as_str().to_owned(),
                 or_dash(row.health),
                 duration(row.uptime_s),

@@ -8,7 +8,9 @@ use clap::Args;
 use ply_manifest::{Bytes, Capabilities, Cores, Publish, RunName, Signal, Span, Target};
 use ply_run::RunOptions;
 use ply_run::What;
-use ply_run::options::{AddHost, EntrypointFlag, EnvFlag, KeyValue, LinkFlag, NetworkFlag, UserFlag, VolumeFlag};
+use ply_run::options::{
+    AddHost, EntrypointFlag, EnvFlag, KeyValue, LinkFlag, NetworkFlag, UserFlag, VolumeFlag,
+};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -180,7 +182,9 @@ fn options(args: RunArgs) -> Result<(What, Options, bool, bool), Failure> {
     let what = match (args.what, args.installed) {
         (Some(target), _) => What::Target(target),
         (None, Some(name)) => What::Installed(name),
-        (None, None) => return Err(Failure::usage("nothing is named to run").hint("ply run --help shows how")),
+        (None, None) => {
+            return Err(Failure::usage("nothing is named to run").hint("ply run --help shows how"));
+        }
     };
     let run = RunOptions {
         name: args.name,

@@ -12,23 +12,18 @@ use std::process::ExitCode;
 #[command(after_help = "\
 Examples:
   ply stop web
-  ply stop web --kill      at once, without asking")]
+  ply stop web db
+
+An app that does not end within its --stop-timeout (10 s) is killed.")]
 pub(crate) struct StopArgs {
     /// The app
     #[arg(value_name = "APP", required = true, value_parser = noun::<RunName>, add = crate::commands::completions::apps())]
     apps: Vec<RunName>,
-    /// Kill it at once
-    #[arg(long)]
-    kill: bool,
 }
 
 pub(crate) fn run(args: StopArgs, context: &Context) -> Result<ExitCode, Failure> {
     for app in &args.apps {
-        if args.kill {
-            ply_run::kill(&context.dirs, app)?;
-        } else {
-            ply_run::stop(&context.dirs, app)?;
-        }
+        ply_run::stop(&context.dirs, app)?;
         context.say(format!("{app} has stopped"));
     }
     Ok(ExitCode::SUCCESS)

@@ -71,7 +71,11 @@ fn changes(before: &Lock, after: &Lock) -> Vec<Change> {
     let names: BTreeSet<&PackageName> = before.keys().chain(after.keys()).collect();
     names
         .into_iter()
-        .map(|name| Change { name: name.clone(), from: before.get(name).cloned(), to: after.get(name).cloned() })
+        .map(|name| Change {
+            name: name.clone(),
+            from: before.get(name).cloned(),
+            to: after.get(name).cloned(),
+        })
         .filter(|change| change.from != change.to)
         .collect()
 }

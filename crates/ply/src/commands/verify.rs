@@ -38,8 +38,12 @@ pub(crate) fn run(args: VerifyArgs, context: &Context) -> Result<ExitCode, Failu
     if report.wrong.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
-    Err(Failure::new(format!("{} images in the store are wrong: {}", report.wrong.len(), names(&report.wrong)))
-        .hint("they are not used any more, and are fetched again when they are needed"))
+    Err(Failure::new(format!(
+        "{} images in the store are wrong: {}",
+        report.wrong.len(),
+        names(&report.wrong)
+    ))
+    .hint("they are not used any more, and are fetched again when they are needed"))
 }
 
 fn names(wrong: &[Wrong]) -> String {

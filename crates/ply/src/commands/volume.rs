@@ -61,8 +61,7 @@ fn list(orphans: bool, json: bool, context: &Context) -> Result<ExitCode, Failur
         (.., true) => "ephemeral",
         _ => "kept",
     };
-    let rows =
-        rows.iter().map(|v| vec![v.id(), state(v).to_owned(), v.path.display().to_string()]).collect();
+    let rows = rows.iter().map(|v| vec![v.id(), state(v).to_owned(), v.path.display().to_string()]).collect();
     output::table(&["VOLUME", "STATE", "PATH"], rows);
     Ok(ExitCode::SUCCESS)
 }

@@ -39,7 +39,12 @@ fn the_same_folder_gives_the_same_bytes_anywhere() {
     // And the kernel mounts it.
     let at = one.mkdir("mnt");
     let image = one.path("work/app.img");
-    let status = Command::new("mount").args(["-t", "squashfs", "-o", "loop,ro"]).arg(&image).arg(&at).status().unwrap();
+    let status = Command::new("mount")
+        .args(["-t", "squashfs", "-o", "loop,ro"])
+        .arg(&image)
+        .arg(&at)
+        .status()
+        .unwrap();
     assert!(status.success());
     let seen = std::fs::read(at.join("opt/sh/lib/3/file-3.txt")).unwrap();
     Command::new("umount").arg(&at).status().unwrap();
@@ -127,7 +132,10 @@ fn the_lock_names_each_package_with_its_digest_base_last() {
 fn init_writes_a_manifest_that_runs() {
     for who in BOTH {
         let world = World::new(who);
-        world.write("My App/package.json", "{\"name\": \"my-app\", \"version\": \"2.0.0\", \"scripts\": {\"start\": \"node index.js\"}}");
+        world.write(
+            "My App/package.json",
+            "{\"name\": \"my-app\", \"version\": \"2.0.0\", \"scripts\": {\"start\": \"node index.js\"}}",
+        );
         world.write("My App/index.js", "console.log('it runs')");
         world.run(["init", "-y", "My App"]).expect(0);
         let text = world.read("My App/ply.toml");

@@ -84,7 +84,8 @@ impl World {
         let status = Command::new("cp").arg("-rT").arg(from).arg(&to).status().expect("cp");
         assert!(status.success());
         if let Some(id) = self.id() {
-            let status = Command::new("chown").args(["-Rh", &format!("{id}:{id}")]).arg(&to).status().expect("chown");
+            let status =
+                Command::new("chown").args(["-Rh", &format!("{id}:{id}")]).arg(&to).status().expect("chown");
             assert!(status.success());
         }
         to
@@ -185,7 +186,11 @@ pub(crate) fn ply_binary() -> PathBuf {
 pub(crate) fn cache() -> PathBuf {
     let dir = std::env::var_os("PLY_TEST_CACHE")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.cache"), PathBuf::from);
-    assert!(dir.join("registry/state.json").exists(), "no minted packages at {}: use `make test`", dir.display());
+    assert!(
+        dir.join("registry/state.json").exists(),
+        "no minted packages at {}: use `make test`",
+        dir.display()
+    );
     dir
 }
 
@@ -219,7 +224,12 @@ impl Done {
 
     /// What a user sees, for snapshots: exit code, results, messages.
     pub(crate) fn seen(&self) -> String {
-        format!("exit: {}\n--- out\n{}--- err\n{}", self.code.map_or("none".into(), |c| c.to_string()), self.out, self.err)
+        format!(
+            "exit: {}\n--- out\n{}--- err\n{}",
+            self.code.map_or("none".into(), |c| c.to_string()),
+            self.out,
+            self.err
+        )
     }
 }
 
@@ -338,7 +348,12 @@ pub(crate) fn leftovers(world: &World) -> Vec<String> {
     let mut found = Vec::new();
     let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mountinfo");
     // The pin of the shared layer mounts stays on purpose: it is a cache that gc empties.
-    found.extend(mounts.lines().filter(|l| l.contains(root) && !l.contains("/run/layers")).map(|l| format!("mount: {l}")));
+    found.extend(
+        mounts
+            .lines()
+            .filter(|l| l.contains(root) && !l.contains("/run/layers"))
+            .map(|l| format!("mount: {l}")),
+    );
     for entry in fs::read_dir("/proc").expect("proc").flatten() {
         let pid = entry.file_name().to_string_lossy().into_owned();
         if pid.bytes().all(|b| b.is_ascii_digit())

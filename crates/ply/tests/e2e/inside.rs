@@ -84,7 +84,10 @@ fn the_host_is_not_there() {
     for who in BOTH {
         let world = shell(who);
         let secret = world.write("host-secret", "nobody reads this");
-        let script = format!("cat {} 2>&1; ls /proc/1/root/work 2>&1; cat /proc/1/environ 2>&1; true", secret.display());
+        let script = format!(
+            "cat {} 2>&1; ls /proc/1/root/work 2>&1; cat /proc/1/environ 2>&1; true",
+            secret.display()
+        );
         let out = sh(&world, &[], &script);
         assert!(!out.contains("nobody reads this"), "{who:?}\n{out}");
         assert!(!out.contains("PLY_DATA_DIR"), "{who:?}\n{out}");
@@ -110,10 +113,16 @@ fn devices_are_the_harmless_few() {
         let listed = sh(&world, &[], "ls /dev");
         assert_eq!(
             listed.split_whitespace().collect::<Vec<_>>(),
-            ["fd", "full", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin", "stdout", "tty", "urandom", "zero"],
+            [
+                "fd", "full", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin", "stdout", "tty",
+                "urandom", "zero"
+            ],
             "{who:?}"
         );
-        assert_eq!(sh(&world, &[], "head -c 3 /dev/zero | od -An -tx1; echo x > /dev/null; echo done"), " 00 00 00\ndone\n");
+        assert_eq!(
+            sh(&world, &[], "head -c 3 /dev/zero | od -An -tx1; echo x > /dev/null; echo done"),
+            " 00 00 00\ndone\n"
+        );
         let made = world.run(["run", "./sh", "--", "-c", "mknod /tmp/d c 1 3"]);
         assert_ne!(made.code, Some(0), "{who:?}: mknod");
     }
@@ -123,11 +132,15 @@ fn devices_are_the_harmless_few() {
 fn scratch_is_writable_and_gone_afterwards() {
     for who in BOTH {
         let world = shell(who);
-        assert_eq!(sh(&world, &[], "echo new > /etc/new && echo changed >> /etc/passwd && cat /etc/new"), "new\n");
+        assert_eq!(
+            sh(&world, &[], "echo new > /etc/new && echo changed >> /etc/passwd && cat /etc/new"),
+            "new\n"
+        );
         assert_eq!(sh(&world, &[], "ls /etc/new 2>/dev/null; grep -c changed /etc/passwd; true"), "0\n");
         let mounts = sh(&world, &[], "cat /proc/self/mountinfo");
         for path in [" / / ", " /tmp ", " /var/tmp ", " /dev/shm "] {
-            let line = mounts.lines().find(|l| l.contains(path)).unwrap_or_else(|| panic!("{path}\n{mounts}"));
+            let line =
+                mounts.lines().find(|l| l.contains(path)).unwrap_or_else(|| panic!("{path}\n{mounts}"));
             assert!(line.contains("nosuid") && line.contains("nodev"), "{who:?} {line}");
         }
         assert_eq!(sh(&world, &[], "stat -c %a /tmp /var/tmp /dev/shm"), "1777\n1777\n1777\n");
@@ -139,10 +152,23 @@ fn the_environment_has_its_order_and_nothing_else() {
     for who in BOTH {
         let world = shell_with(who, "[run.env]\nA = \"manifest\"\nB = \"manifest\"\nC = \"manifest\"\n");
         world.write("vars", "B=file\nC=file\n# a comment\nQUOTED=\"two words\"\n");
-        let mut command = world.ply(["run", "./sh", "--env-file", "vars", "-e", "C=flag", "-e", "FROM_CALLER", "--", "-c", "env | sort"]);
+        let mut command = world.ply([
+            "run",
+            "./sh",
+            "--env-file",
+            "vars",
+            "-e",
+            "C=flag",
+            "-e",
+            "FROM_CALLER",
+            "--",
+            "-c",
+            "env | sort",
+        ]);
         command.env("FROM_CALLER", "yes").env("LEAK", "no");
         let out = world.finish(command).expect(0).out;
-        let vars: Vec<&str> = out.lines().filter(|l| !l.starts_with("PWD=") && !l.starts_with("_=")).collect();
+        let vars: Vec<&str> =
+            out.lines().filter(|l| !l.starts_with("PWD=") && !l.starts_with("_=")).collect();
         assert_eq!(
             vars,
             [
@@ -164,15 +190,20 @@ fn the_environment_has_its_order_and_nothing_else() {
 #[test]
 fn a_user_exists_inside_and_owns_its_volume() {
     for who in BOTH {
-        let world = shell_with(
-            who,
-            "user = \"app:1000:1001\"\n[run.volumes]\ndata = \"/var/lib/data\"\n",
-        );
-        let script = "id; cd; pwd; grep app /etc/passwd; stat -c %u:%g /var/lib/data; echo kept > /var/lib/data/f";
+        let world = shell_with(who, "user = \"app:1000:1001\"\n[run.volumes]\ndata = \"/var/lib/data\"\n");
+        let script =
+            "id; cd; pwd; grep app /etc/passwd; stat -c %u:%g /var/lib/data; echo kept > /var/lib/data/f";
         let out = sh(&world, &[], script);
-        assert!(out.starts_with("uid=1000(app) gid=1001(app) groups=1001(app)\n/home/app\n"), "{who:?}\n{out}");
+        assert!(
+            out.starts_with("uid=1000(app) gid=1001(app) groups=1001(app)\n/home/app\n"),
+            "{who:?}\n{out}"
+        );
         assert!(out.ends_with("1000:1001\n"), "{who:?}\n{out}");
-        assert_eq!(sh(&world, &[], "cat /var/lib/data/f; stat -c %u:%g /var/lib/data/f"), "kept\n1000:1001\n", "{who:?}");
+        assert_eq!(
+            sh(&world, &[], "cat /var/lib/data/f; stat -c %u:%g /var/lib/data/f"),
+            "kept\n1000:1001\n",
+            "{who:?}"
+        );
     }
 }
 
@@ -185,7 +216,9 @@ fn links_show_the_hosts_files_as_the_apps_own() {
         let script = "cat /srv/shared/in; echo back > /srv/shared/out; stat -c ' %u' /srv/shared/in; \
                       (echo x > /srv/ro/x) 2>/dev/null || echo read-only";
         assert_eq!(sh(&world, &flags, script), "from outside 0\nread-only\n", "{who:?}");
-        let meta = |name: &str| std::os::unix::fs::MetadataExt::uid(&world.path("work/shared").join(name).metadata().unwrap());
+        let meta = |name: &str| {
+            std::os::unix::fs::MetadataExt::uid(&world.path("work/shared").join(name).metadata().unwrap())
+        };
         assert_eq!(meta("out"), meta("in"), "{who:?}: what the app wrote is the owner's outside");
         assert_eq!(world.read("shared/out"), "back\n");
     }
@@ -242,8 +275,18 @@ fn init_reaps_and_forwards() {
         let script = "for i in 1 2 3 4 5; do (sleep 0.05 &) ; done; sleep 0.4; \
                       grep -l '^State:.Z' /proc/[0-9]*/status 2>/dev/null | wc -l";
         assert_eq!(sh(&world, &[], script).trim(), "0", "{who:?}");
-        let mut run = world.start(["run", "./sh", "--stop-signal", "quit", "--", "-c", "trap 'echo asked; exit 7' QUIT; echo ready; while :; do sleep 0.05; done"]);
-        crate::harness::eventually("ready", Duration::from_secs(10), || run.out().contains("ready").then_some(()));
+        let mut run = world.start([
+            "run",
+            "./sh",
+            "--stop-signal",
+            "quit",
+            "--",
+            "-c",
+            "trap 'echo asked; exit 7' QUIT; echo ready; while :; do sleep 0.05; done",
+        ]);
+        crate::harness::eventually("ready", Duration::from_secs(10), || {
+            run.out().contains("ready").then_some(())
+        });
         run.signal(libc::SIGTERM);
         let done = run.wait(Duration::from_secs(5));
         assert!(done.out.contains("asked"), "{who:?} {done:?}");
@@ -255,7 +298,8 @@ fn init_reaps_and_forwards() {
 fn limits_on_processes_hold() {
     for who in BOTH {
         let world = shell(who);
-        let script = "i=0; while [ $i -lt 60 ]; do sleep 2 & i=$((i+1)); done 2>/dev/null; echo started; wait";
+        let script =
+            "i=0; while [ $i -lt 60 ]; do sleep 2 & i=$((i+1)); done 2>/dev/null; echo started; wait";
         let done = world.run(["run", "./sh", "--pids", "20", "--", "-c", script]);
         assert_ne!(done.code, Some(0), "{who:?}: {}", done.out);
         assert_eq!(sh(&world, &[], "ulimit -c; ulimit -n"), "0\n65536\n", "{who:?}");

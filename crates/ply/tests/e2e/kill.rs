@@ -12,7 +12,8 @@ fn rounds() -> u64 {
 
 /// Moments spread over `0..longest`, from a printed seed.
 fn moments(longest: Duration) -> impl Iterator<Item = Duration> {
-    let mut state = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64 | 1;
+    let mut state =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64 | 1;
     println!("seed: {state}");
     (0..rounds()).map(move |_| {
         state ^= state << 13;
@@ -58,7 +59,10 @@ fn killed_builds_leave_no_half_image() {
     let world = World::new(Who::User);
     world.write("app/ply.toml", crate::inside::SHELL);
     for i in 0..60 {
-        world.write(format!("app/data/{i}"), (0..40_000u32).flat_map(|n| (n * (i + 7)).to_le_bytes()).collect::<Vec<_>>());
+        world.write(
+            format!("app/data/{i}"),
+            (0..40_000u32).flat_map(|n| (n * (i + 7)).to_le_bytes()).collect::<Vec<_>>(),
+        );
     }
     let image = world.path("work/app/sh-1.0.0-linux-x64.img");
     let longest = typical(&world, &["build", "app"]);
@@ -95,9 +99,15 @@ fn killed_forges_leave_a_registry_that_works() {
     let world = World::new(Who::User);
     // Recipes that need no network: plain files.
     for i in 0..6 {
-        world.write(format!("packages/p{i}/ply.toml"), format!("[package]\nname = \"p{i}\"\nversion = \"1.0.0\"\n"));
+        world.write(
+            format!("packages/p{i}/ply.toml"),
+            format!("[package]\nname = \"p{i}\"\nversion = \"1.0.0\"\n"),
+        );
         world.write(format!("packages/p{i}/forge.toml"), "kind = \"files\"\n");
-        world.write(format!("packages/p{i}/files/data"), (0..200_000u32).flat_map(|n| (n * (i + 3)).to_le_bytes()).collect::<Vec<_>>());
+        world.write(
+            format!("packages/p{i}/files/data"),
+            (0..200_000u32).flat_map(|n| (n * (i + 3)).to_le_bytes()).collect::<Vec<_>>(),
+        );
     }
     let args = ["forge", "all", "packages", "-o", "minted"];
     let longest = typical(&world, &args);

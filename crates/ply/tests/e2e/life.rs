@@ -12,13 +12,20 @@ fn a_run_in_the_background_is_seen_entered_and_stopped() {
     for who in BOTH {
         let world = shell(who);
         let started = world.run(["run", "./sh", "-d", "--name", "web", "--", "-c", SERVE]).expect(0);
-        assert!(started.err.contains("ply logs web") && started.err.contains("ply stop web"), "{}", started.err);
+        assert!(
+            started.err.contains("ply logs web") && started.err.contains("ply stop web"),
+            "{}",
+            started.err
+        );
         let ps = world.run(["ps"]).expect(0);
         assert!(ps.out.contains("web.1"), "{who:?}\n{}", ps.out);
-        let json: serde_json::Value = serde_json::from_str(&world.run(["ps", "--json"]).expect(0).out).unwrap();
-        assert_eq!(json[0]["app"], "web", "{json}");
+        let json: serde_json::Value =
+            serde_json::from_str(&world.run(["ps", "--json"]).expect(0).out).unwrap();
+        assert_eq!(json[0]["name"], "web", "{json}");
         assert_eq!(json[0]["slot"], 1, "{json}");
-        let inside = world.run(["exec", "web", "sh", "-c", "hostname; id -u; grep -E 'CapEff|Seccomp:' /proc/self/status"]).expect(0);
+        let inside = world
+            .run(["exec", "web", "sh", "-c", "hostname; id -u; grep -E 'CapEff|Seccomp:' /proc/self/status"])
+            .expect(0);
         assert_eq!(inside.out, "web-1\n0\nCapEff:\t0000000000000000\nSeccomp:\t2\n", "{who:?}");
         assert_eq!(world.run(["exec", "web.1", "sh", "-c", "exit 5"]).code, Some(5), "{who:?}");
         assert_eq!(world.run(["exec", "web.2", "true"]).code, Some(125), "{who:?}: no such instance");
@@ -56,9 +63,13 @@ fn several_slots_are_told_apart() {
         lines.sort_unstable();
         assert_eq!(lines.len(), 3, "{who:?}\n{}", done.out);
         for (i, line) in lines.iter().enumerate() {
-            assert!(line.contains(&format!("sh.{}", i + 1)) && line.ends_with(&format!("sh-{}", i + 1)), "{line}");
+            assert!(
+                line.contains(&format!("sh.{}", i + 1)) && line.ends_with(&format!("sh-{}", i + 1)),
+                "{line}"
+            );
         }
-        let codes = world.run(["run", "./sh", "--scale", "2", "--", "-c", "test $(hostname) = sh-1 || exit 9"]);
+        let codes =
+            world.run(["run", "./sh", "--scale", "2", "--", "-c", "test $(hostname) = sh-1 || exit 9"]);
         assert_eq!(codes.code, Some(9), "{who:?}: the first slot that is not 0");
     }
 }
@@ -66,7 +77,10 @@ fn several_slots_are_told_apart() {
 #[test]
 fn volumes_are_kept_listed_and_removed() {
     for who in BOTH {
-        let world = shell_with(who, "[run.volumes]\ndata = \"/data\"\nboth = { path = \"/both\", scope = \"shared\" }\n");
+        let world = shell_with(
+            who,
+            "[run.volumes]\ndata = \"/data\"\nboth = { path = \"/both\", scope = \"shared\" }\n",
+        );
         sh(&world, &["--scale", "1"], "echo one > /data/f; echo both > /both/f");
         assert_eq!(sh(&world, &[], "cat /data/f /both/f"), "one\nboth\n", "{who:?}");
         let listed = world.run(["volume", "ls"]).expect(0).out;
@@ -90,9 +104,21 @@ fn a_volume_starts_with_what_the_image_has() {
         let world = World::new(who);
         world.write("seed/ply.toml", "[package]\nname = \"seed\"\nversion = \"1.0.0\"\n[build]\nbase = \"debian@13\"\n[run]\nentrypoint = [\"/bin/sh\"]\nuser = \"app:1000:1000\"\n[run.volumes]\nconf = \"/opt/seed/conf\"\n");
         world.write("seed/conf/default", "from the image");
-        let out = world.run(["run", "./seed", "--", "-c", "cat conf/default; echo; stat -c %u conf/default; echo mine > conf/default"]).expect(0);
+        let out = world
+            .run([
+                "run",
+                "./seed",
+                "--",
+                "-c",
+                "cat conf/default; echo; stat -c %u conf/default; echo mine > conf/default",
+            ])
+            .expect(0);
         assert_eq!(out.out, "from the image\n1000\n", "{who:?}");
-        assert_eq!(world.run(["run", "./seed", "--", "-c", "cat conf/default"]).expect(0).out, "mine\n", "{who:?}");
+        assert_eq!(
+            world.run(["run", "./seed", "--", "-c", "cat conf/default"]).expect(0).out,
+            "mine\n",
+            "{who:?}"
+        );
     }
 }
 
@@ -114,7 +140,10 @@ fn what_was_run_last_runs_again_by_its_name() {
 fn a_plan_says_everything_and_does_nothing() {
     for who in BOTH {
         let world = shell_with(who, "[run.env]\nTOKEN = \"t\"\n");
-        let plan = world.run(["run", "./sh", "--plan", "--publish", "8080", "-e", "X=1", "--mem", "64M"]).expect(0).out;
+        let plan = world
+            .run(["run", "./sh", "--plan", "--publish", "8080", "-e", "X=1", "--mem", "64M"])
+            .expect(0)
+            .out;
         for word in ["debian", "8080", "X=1", "-e", "TOKEN=t", "64M", "/bin/sh"] {
             assert!(plan.contains(word), "{who:?} {word}\n{plan}");
         }

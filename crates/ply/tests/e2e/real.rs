@@ -7,7 +7,11 @@ use std::time::{Duration, Instant};
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn redis(port: u16, command: &[&str]) -> Option<String> {
-    let output = Command::new("redis-cli").args(["-h", "127.0.0.1", "-p", &port.to_string()]).args(command).output().ok()?;
+    let output = Command::new("redis-cli")
+        .args(["-h", "127.0.0.1", "-p", &port.to_string()])
+        .args(command)
+        .output()
+        .ok()?;
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     (output.status.success() && !text.is_empty()).then_some(text)
 }
@@ -69,7 +73,12 @@ fn the_example_apps_serve_their_page() {
             let world = World::new(who);
             world.copy(&examples().join(name), name);
             let port = free_port();
-            let mut run = world.start(["run", &format!("./{name}"), "--publish", &format!("127.0.0.1:{port}:{inside}")]);
+            let mut run = world.start([
+                "run",
+                &format!("./{name}"),
+                "--publish",
+                &format!("127.0.0.1:{port}:{inside}"),
+            ]);
             let page = eventually("a page", LIMIT, || http_get(port, "/"));
             assert!(page.contains("<title>"), "{who:?} {name}\n{page}");
             run.signal(libc::SIGINT);
@@ -97,7 +106,12 @@ fn a_static_binary_needs_no_base() {
     for who in [Who::Root, Who::User] {
         let world = World::new(who);
         world.write("one/main.c", "#include <stdio.h>\nint main(void) { puts(\"alone\"); return 0; }\n");
-        let status = Command::new("cc").args(["-static", "-O2", "-o"]).arg(world.path("work/one/one")).arg(world.path("work/one/main.c")).status().unwrap();
+        let status = Command::new("cc")
+            .args(["-static", "-O2", "-o"])
+            .arg(world.path("work/one/one"))
+            .arg(world.path("work/one/main.c"))
+            .status()
+            .unwrap();
         assert!(status.success());
         world.write("one/ply.toml", "[package]\nname = \"one\"\nversion = \"1.0.0\"\n[build]\ninclude = [\"one\"]\n[run]\nentrypoint = [\"/opt/one/one\"]\n");
         assert_eq!(world.run(["run", "./one"]).expect(0).out, "alone\n", "{who:?}");

@@ -68,7 +68,10 @@ fn names_are_searched_and_added_from_the_catalog() {
     assert!(found.contains("redis = \"8\""), "{found}");
     world.run(["add", "node@22", "busybox", "--dir", "app"]).expect(0);
     let text = world.read("app/ply.toml");
-    assert!(text.starts_with("# mine\n[package]\nname = \"app\" # the name\n") && text.contains("node = \"22\""), "{text}");
+    assert!(
+        text.starts_with("# mine\n[package]\nname = \"app\" # the name\n") && text.contains("node = \"22\""),
+        "{text}"
+    );
     world.run(["build", "app"]).expect(0);
     let tree = world.run(["tree", "--dir", "app"]).expect(0).out;
     assert!(tree.contains("node") && tree.contains("debian") && tree.contains("(base)"), "{tree}");
@@ -95,7 +98,10 @@ fn fetched_packages_can_be_inspected() {
 type Reply = dyn Fn(usize, &str, &[u8], &mut TcpStream) + Send + Sync;
 
 /// A server of one package `pkg` 1.0.0 whose `index.json` is honest and whose image is in the hands of `reply`.
-fn misbehaving(image: Vec<u8>, reply: impl Fn(usize, &str, &[u8], &mut TcpStream) + Send + Sync + 'static) -> u16 {
+fn misbehaving(
+    image: Vec<u8>,
+    reply: impl Fn(usize, &str, &[u8], &mut TcpStream) + Send + Sync + 'static,
+) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let (image, count) = (Arc::new(image), Arc::new(AtomicUsize::new(0)));
@@ -113,9 +119,16 @@ fn misbehaving(image: Vec<u8>, reply: impl Fn(usize, &str, &[u8], &mut TcpStream
                 let head = String::from_utf8_lossy(&head).into_owned();
                 if head.contains("index.json") {
                     let body = "[\"pkg-1.0.0-linux-x64.img\"]";
-                    let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len());
+                    let _ = write!(
+                        stream,
+                        "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                        body.len()
+                    );
                 } else if head.contains("state.json") {
-                    let _ = write!(stream, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+                    let _ = write!(
+                        stream,
+                        "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                    );
                 } else {
                     reply(count.fetch_add(1, Ordering::SeqCst), &head, &image, &mut stream);
                 }
@@ -127,7 +140,10 @@ fn misbehaving(image: Vec<u8>, reply: impl Fn(usize, &str, &[u8], &mut TcpStream
 
 fn package(world: &World) -> Vec<u8> {
     world.write("pkg/ply.toml", "[package]\nname = \"pkg\"\nversion = \"1.0.0\"\n");
-    world.write("pkg/data", (0..200_000u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect::<Vec<_>>());
+    world.write(
+        "pkg/data",
+        (0..200_000u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect::<Vec<_>>(),
+    );
     world.run(["build", "pkg", "-o", "pkg.img"]).expect(0);
     std::fs::read(world.path("work/pkg.img")).unwrap()
 }
@@ -182,9 +198,15 @@ fn walk(dir: &std::path::Path) -> Vec<String> {
 fn a_cut_file_is_resumed_where_it_broke() {
     let done = succeeds(|n, head, image, stream| {
         if n == 0 {
-            let _ = write!(stream, "HTTP/1.1 200 OK\r\nETag: \"a\"\r\nAccept-Ranges: bytes\r\nContent-Length: {}\r\n\r\n", image.len());
+            let _ = write!(
+                stream,
+                "HTTP/1.1 200 OK\r\nETag: \"a\"\r\nAccept-Ranges: bytes\r\nContent-Length: {}\r\n\r\n",
+                image.len()
+            );
             let _ = stream.write_all(&image[..image.len() / 2]);
-        } else if let Some(from) = head.lines().find_map(|l| l.to_ascii_lowercase().strip_prefix("range: bytes=").map(str::to_owned)) {
+        } else if let Some(from) =
+            head.lines().find_map(|l| l.to_ascii_lowercase().strip_prefix("range: bytes=").map(str::to_owned))
+        {
             let from: usize = from.trim_end_matches('-').trim().trim_end_matches('-').parse().unwrap();
             let _ = write!(
                 stream,
@@ -203,14 +225,21 @@ fn a_cut_file_is_resumed_where_it_broke() {
 
 #[test]
 fn what_may_pass_is_tried_again() {
-    succeeds(|n, _, image, stream| if n == 0 { status("500 Oops", "", stream) } else { whole(image, stream) });
+    succeeds(
+        |n, _, image, stream| if n == 0 { status("500 Oops", "", stream) } else { whole(image, stream) },
+    );
     let started = Instant::now();
     succeeds(|n, _, image, stream| {
-        if n == 0 { status("429 Too Many Requests", "Retry-After: 2\r\n", stream) } else { whole(image, stream) }
+        if n == 0 {
+            status("429 Too Many Requests", "Retry-After: 2\r\n", stream)
+        } else {
+            whole(image, stream)
+        }
     });
     assert!(started.elapsed() >= Duration::from_secs(2), "Retry-After is honoured");
     succeeds(|_, _, image, stream| {
-        let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", image.len());
+        let _ =
+            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", image.len());
         for piece in image.chunks(image.len() / 10 + 1) {
             let _ = stream.write_all(piece);
             std::thread::sleep(Duration::from_millis(100));
@@ -245,11 +274,21 @@ fn wrong_bytes_of_a_locked_package_are_reported_with_both_digests() {
     let good = world.run(["store", "ls", "--json"]).expect(0);
     drop(good);
     let digest = format!("sha256:{}", "ab".repeat(32));
-    world.write("app/ply.toml", format!("{}[build.sources]\ndefault = \"{source}\"\n", crate::inside::SHELL.replace("base = \"debian@13\"\n", "base = \"pkg@1\"\n")));
+    world.write(
+        "app/ply.toml",
+        format!(
+            "{}[build.sources]\ndefault = \"{source}\"\n",
+            crate::inside::SHELL.replace("base = \"debian@13\"\n", "base = \"pkg@1\"\n")
+        ),
+    );
     world.write("app/ply.lock", format!("version = 1\n\n[[package]]\nname = \"pkg\"\nversion = \"1.0.0\"\nsource = \"{source}\"\ndigest.x64 = \"{digest}\"\n"));
     let done = world.run(["fetch", "./app"]).expect(1);
     assert!(done.err.contains(&digest) && done.err.matches("sha256:").count() >= 2, "{}", done.err);
-    assert!(done.err.contains(&format!("http://127.0.0.1:{port}/pkg/pkg-1.0.0-linux-x64.img")), "{}", done.err);
+    assert!(
+        done.err.contains(&format!("http://127.0.0.1:{port}/pkg/pkg-1.0.0-linux-x64.img")),
+        "{}",
+        done.err
+    );
     assert_eq!(world.run(["store", "ls"]).expect(0).out, "");
 }
 

@@ -10,7 +10,10 @@ fn what_is_needed_stays_and_the_rest_goes() {
         world.run(["fetch", "busybox"]).expect(0);
         sh(&world, &[], "true");
         let listed = world.run(["store", "ls"]).expect(0).out;
-        assert!(listed.contains("busybox") && listed.contains("debian") && listed.contains("sh-1.0.0"), "{who:?}\n{listed}");
+        assert!(
+            listed.contains("busybox") && listed.contains("debian") && listed.contains("sh-1.0.0"),
+            "{who:?}\n{listed}"
+        );
         let dry = world.run(["gc", "--dry-run"]).expect(0).out;
         assert!(dry.contains("busybox") && !dry.contains("debian"), "{who:?}\n{dry}");
         world.run(["gc"]).expect(0);
@@ -18,7 +21,12 @@ fn what_is_needed_stays_and_the_rest_goes() {
         assert!(!listed.contains("busybox") && listed.contains("debian"), "{who:?}\n{listed}");
         let needed = world.run(["store", "ls", "--json"]).expect(0).out;
         let rows: serde_json::Value = serde_json::from_str(&needed).unwrap();
-        let debian = rows.as_array().unwrap().iter().find(|r| r["name"].as_str().unwrap().starts_with("debian")).unwrap();
+        let debian = rows
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|r| r["name"].as_str().unwrap().starts_with("debian"))
+            .unwrap();
         let refused = world.run(["store", "rm", debian["name"].as_str().unwrap()]);
         assert_eq!(refused.code, Some(1), "{who:?}");
         assert!(refused.err.contains("sh"), "{who:?}: says who needs it\n{}", refused.err);
@@ -32,7 +40,9 @@ fn what_is_needed_stays_and_the_rest_goes() {
 fn a_running_image_is_never_taken() {
     for who in BOTH {
         let world = shell(who);
-        world.run(["run", "./sh", "-d", "--", "-c", "trap 'exit 0' TERM; while :; do sleep 0.05; done"]).expect(0);
+        world
+            .run(["run", "./sh", "-d", "--", "-c", "trap 'exit 0' TERM; while :; do sleep 0.05; done"])
+            .expect(0);
         std::fs::remove_dir_all(world.path("data/apps")).unwrap();
         world.run(["gc"]).expect(0);
         assert_eq!(world.run(["exec", "sh", "cat", "/etc/debian_version"]).code, Some(0), "{who:?}");
@@ -46,7 +56,11 @@ fn verify_finds_a_changed_byte_and_names_the_image() {
     world.run(["fetch", "busybox"]).expect(0);
     world.run(["verify"]).expect(0);
     let store = world.path("data/store");
-    let entry = std::fs::read_dir(&store).unwrap().flatten().find(|e| e.file_name().to_string_lossy().starts_with("sha256:")).unwrap();
+    let entry = std::fs::read_dir(&store)
+        .unwrap()
+        .flatten()
+        .find(|e| e.file_name().to_string_lossy().starts_with("sha256:"))
+        .unwrap();
     let image = entry.path().join("image.img");
     let mut bytes = std::fs::read(&image).unwrap();
     let middle = bytes.len() / 2;
