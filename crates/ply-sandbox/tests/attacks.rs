@@ -154,7 +154,8 @@ fn the_hosts_program_is_never_reached() {
     });
     let (stdio, _out) = pipes();
     let instance = world.launch(&world.spec(&["sleep", "60"]), stdio).unwrap();
-    for program in ["of-self", "of-init", "/proc/self/exe", "/proc/1/exe", "script-of-self", "script-of-init"] {
+    for program in ["of-self", "of-init", "/proc/self/exe", "/proc/1/exe", "script-of-self", "script-of-init"]
+    {
         for init in [true, false] {
             let mut spec = world.spec(&[program, "--help"]);
             spec.init = init;
