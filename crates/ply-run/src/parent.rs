@@ -180,7 +180,12 @@ async fn watch(mut ready: Ready, signals: Signals, reporter: Option<Reporter>) -
             }
         }
     }
-    streams.finish(&signals, background).await;
+    let patience = match (background, stop.interrupts >= 2, stop.asked) {
+        (true, _, _) | (_, true, _) => Some(Duration::from_millis(100)),
+        (_, _, true) => Some(Duration::from_secs(2)),
+        _ => None,
+    };
+    streams.finish(&signals, patience).await;
     let code = exit_code(&pool.codes(), stop.asked, stop_signal);
     pool.clear();
     drop(held);
@@ -440,22 +445,24 @@ impl Streams {
         }
     }
 
-    /// Every instance has ended: what they wrote last still goes out, unless the caller has had enough.
-    async fn finish(mut self, signals: &Signals, background: bool) {
+    /// Every instance has ended: what they wrote last still goes out. Who asked for the end waits for a slow reader
+    /// no longer than `patience`; who didn't may still end it by a signal.
+    async fn finish(mut self, signals: &Signals, patience: Option<Duration>) {
         if let Some(input) = self.input.take() {
             input.abort();
         }
-        for output in std::mem::take(&mut self.outputs) {
-            let mut output = output;
-            loop {
+        let until = patience.map(|p| Instant::now() + p);
+        for mut output in std::mem::take(&mut self.outputs) {
+            while !output.is_finished() {
                 tokio::select! {
                     _ = &mut output => break,
-                    () = tokio::time::sleep(Duration::from_millis(100)) => {
-                        if background || signals.next().is_some_and(|s| s != libc::SIGWINCH) {
-                            output.abort();
-                            break;
-                        }
-                    }
+                    () = tokio::time::sleep(Duration::from_millis(50)) => {}
+                }
+                if until.is_some_and(|u| Instant::now() > u)
+                    || signals.next().is_some_and(|s| s != libc::SIGWINCH)
+                {
+                    output.abort();
+                    break;
                 }
             }
         }

@@ -21,7 +21,8 @@ fn both(body: impl Fn(&World)) {
 fn streams_are_apart_input_comes_in_and_the_code_comes_back() {
     both(|world| {
         let script = "read line; echo \"got $line\"; echo problem >&2; exit 3";
-        let mut child = world.mini(&["run", "./app", "--", "-c", script]).stdin(Stdio::piped()).spawn().unwrap();
+        let mut child =
+            world.mini(&["run", "./app", "--", "-c", script]).stdin(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(b"a line\n").unwrap();
         let done = child.wait_with_output().unwrap();
         assert_eq!(String::from_utf8_lossy(&done.stdout), "got a line\n");
@@ -93,14 +94,19 @@ fn signals_ask_once_then_kill() {
 #[test]
 fn one_run_parent_a_name_and_commands_to_it() {
     both(|world| {
-        let mut run = world.start(&["run", "./app", "--name", "web", "--", "-c", "echo up; exec sleep 100"], "up");
+        let mut run =
+            world.start(&["run", "./app", "--name", "web", "--", "-c", "echo up; exec sleep 100"], "up");
         let pid = run.pid();
         let (code, _, err) = world.run(&["run", "./app", "--name", "web"]);
         assert_eq!(code, 125);
-        assert!(err.contains(&format!("error: web runs already: its run parent is process {pid}\n")), "{err}");
+        assert!(
+            err.contains(&format!("error: web runs already: its run parent is process {pid}\n")),
+            "{err}"
+        );
         let (_, out, _) = world.run(&["ps"]);
         assert!(out.starts_with("web.1 running"), "{out}");
-        let (code, out, err) = world.run(&["exec", "web.1", "sh", "-c", "echo $GREETING; echo e >&2; exit 9"]);
+        let (code, out, err) =
+            world.run(&["exec", "web.1", "sh", "-c", "echo $GREETING; echo e >&2; exit 9"]);
         assert_eq!((code, out.as_str(), err.as_str()), (9, "hello\n", "e\n"));
         let (code, _, err) = world.run(&["exec", "web.2", "true"]);
         assert_eq!(code, 125);
@@ -124,7 +130,8 @@ fn in_the_background_it_runs_on_and_failing_at_once_is_said() {
         assert!(err.starts_with("bg runs in the background\n"), "{err}");
         assert!(world.run(&["ps"]).1.starts_with("bg.1 running"));
         assert_eq!(world.run(&["stop", "bg"]).0, 0);
-        let (code, _, err) = world.run(&["run", "./app", "--name", "bg", "-d", "--", "-c", "echo why >&2; exit 5"]);
+        let (code, _, err) =
+            world.run(&["run", "./app", "--name", "bg", "-d", "--", "-c", "echo why >&2; exit 5"]);
         assert_eq!(code, 5);
         assert!(err.starts_with("error: bg ended at once, with exit code 5\n    why\n"), "{err}");
         let (code, _, err) = world.run(&["run", "./app", "-d", "--publish", "127.0.0.1:0"]);
@@ -137,7 +144,9 @@ fn a_volume_starts_as_in_the_image_keeps_its_data_and_is_never_removed_in_use() 
     both(|world| {
         let user = ["--user", "app:1000:1000", "--volume", "data:/opt/bb/seed"];
         let args = |script: &'static str| [&["run", "./app"][..], &user, &["--", "-c", script]].concat();
-        let (code, out, err) = world.run(&args("cat /opt/bb/seed/first; stat -c %u /opt/bb/seed/first; echo new > /opt/bb/seed/second"));
+        let (code, out, err) = world.run(&args(
+            "cat /opt/bb/seed/first; stat -c %u /opt/bb/seed/first; echo new > /opt/bb/seed/second",
+        ));
         assert_eq!((code, out.as_str()), (0, "from the image\n1000\n"), "{err}");
         let (_, out, _) = world.run(&args("cat /opt/bb/seed/second"));
         assert_eq!(out, "new\n");
@@ -186,12 +195,16 @@ fn a_published_port_leads_inside_and_tells_what_is_wrong() {
         }
         let (code, _, err) = world.run(&["run", "./app", "--name", "other", "--publish", &publish]);
         assert_eq!(code, 125);
-        assert!(err.contains(&format!("error: port {port} is in use by mini (process {})", run.pid())), "{err}");
+        assert!(
+            err.contains(&format!("error: port {port} is in use by mini (process {})", run.pid())),
+            "{err}"
+        );
         assert!(err.contains("is free: --publish "), "{err}");
         run.signal(libc::SIGTERM);
         run.finish();
         // Nobody listens inside: the client sees the end, the user is told.
-        let mut run = world.start(&["run", "./app", "--publish", &publish, "--", "-c", "echo up; exec sleep 100"], "up");
+        let mut run = world
+            .start(&["run", "./app", "--publish", &publish, "--", "-c", "echo up; exec sleep 100"], "up");
         assert_eq!(common::get(port), "");
         std::thread::sleep(Duration::from_millis(100));
         run.signal(libc::SIGTERM);
@@ -285,15 +298,39 @@ fn refusals_are_one_sentence_with_a_hint_before_anything_is_made() {
     both(|world| {
         let cases: &[(&[&str], u8, &str)] = &[
             (&["run", "./nowhere"], 125, "error: there is nothing at "),
-            (&["run", "./app", "--entrypoint", "bsybox"], 127, "error: the entrypoint isn't in bb-1.0.0-linux-x64.img: bsybox\nhint: did you mean \"busybox\"?\n"),
-            (&["run", "./app", "--entrypoint", "/opt/bb/seed/first"], 126, "error: the entrypoint can't be executed: /opt/bb/seed/first is not marked as executable in bb-1.0.0-linux-x64.img\n"),
-            (&["run", "./app", "--domain", "x.test"], 2, "error: this version of ply can't do it yet: --domain\n"),
-            (&["run", "./app", "--user", "nobody-here"], 125, "error: the image has no user of the name \"nobody-here\"\n"),
-            (&["run", "./app", "-e", "NOT_SET_ANYWHERE"], 2, "error: -e NOT_SET_ANYWHERE: your environment has no variable of that name\n"),
+            (
+                &["run", "./app", "--entrypoint", "bsybox"],
+                127,
+                "error: the entrypoint isn't in bb-1.0.0-linux-x64.img: bsybox\nhint: did you mean \"busybox\"?\n",
+            ),
+            (
+                &["run", "./app", "--entrypoint", "/opt/bb/seed/first"],
+                126,
+                "error: the entrypoint can't be executed: /opt/bb/seed/first is not marked as executable in bb-1.0.0-linux-x64.img\n",
+            ),
+            (
+                &["run", "./app", "--domain", "x.test"],
+                2,
+                "error: this version of ply can't do it yet: --domain\n",
+            ),
+            (
+                &["run", "./app", "--user", "nobody-here"],
+                125,
+                "error: the image has no user of the name \"nobody-here\"\n",
+            ),
+            (
+                &["run", "./app", "-e", "NOT_SET_ANYWHERE"],
+                2,
+                "error: -e NOT_SET_ANYWHERE: your environment has no variable of that name\n",
+            ),
             (&["run", "./app", "--link", "./gone:/x"], 125, "error: a link's host path can't be used: "),
             (&["run", "./app", "-t", "--scale", "2"], 2, "error: -t is for a single instance\n"),
             (&["run", "./app", "--set", "workdri=/x"], 2, "error: --set workdri=/x: "),
-            (&["run", "./layer"], 125, "error: lib is a layer: files for apps that depend on it, nothing to run\nhint: add it to an app: ply add lib@1.0.0\n"),
+            (
+                &["run", "./layer"],
+                125,
+                "error: lib is a layer: files for apps that depend on it, nothing to run\nhint: add it to an app: ply add lib@1.0.0\n",
+            ),
             (&["run", "./stack"], 125, "is a composition: several apps, wired\n"),
             (&["run", "docker://redis"], 2, "error: this version of ply can't do it yet: docker://redis\n"),
             (&["run", "--installed", "nothing"], 125, "error: nothing is installed under the name nothing\n"),
@@ -340,10 +377,17 @@ fn a_killed_run_parent_leaves_nothing_that_runs() {
         let mut random = common::Random::new();
         eprintln!("seed {}", random.seed);
         let mark = format!("{}.5", 100_000 + std::process::id());
-        let script = format!("busybox sleep {mark} & busybox setsid busybox sleep {mark} & exec busybox sleep {mark}");
+        let script =
+            format!("busybox sleep {mark} & busybox setsid busybox sleep {mark} & exec busybox sleep {mark}");
         for round in 0..rounds {
             let args = ["run", "./app", "--scale", "2", "--volume", "data:/d", "--", "-c", &script];
-            let mut child = world.mini(&args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            let mut child = world
+                .mini(&args)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
             std::thread::sleep(Duration::from_micros(random.below(120_000)));
             child.kill().unwrap();
             child.wait().unwrap();

@@ -28,7 +28,8 @@ impl World {
         assert!(rustix::process::geteuid().is_root(), "this test needs root: tools/world cargo test");
         let dir = tempfile::Builder::new().prefix("ply-run-").tempdir().unwrap();
         std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        let ids = (who == Who::User).then(|| plytest().expect("the user plytest is not there: use tools/world"));
+        let ids =
+            (who == Who::User).then(|| plytest().expect("the user plytest is not there: use tools/world"));
         let name = dir.path().file_name().unwrap().to_string_lossy().into_owned();
         let world = Self { dir, ids, cgroup: format!("{name}.test") };
         std::fs::copy(mini(), world.path("mini")).unwrap();
@@ -39,12 +40,14 @@ impl World {
         std::fs::write(app.join("seed/index.html"), "from the image\n").unwrap();
         std::fs::write(app.join("ply.toml"), MANIFEST).unwrap();
         let busybox = ["/usr/bin/busybox", "/bin/busybox"].iter().find(|p| Path::new(p).exists());
-        std::fs::copy(busybox.expect("the package busybox-static is needed"), app.join("bin/busybox")).unwrap();
+        std::fs::copy(busybox.expect("the package busybox-static is needed"), app.join("bin/busybox"))
+            .unwrap();
         for applet in "sh cat id sleep ls hostname stat stty tty test touch true".split(' ') {
             std::os::unix::fs::symlink("busybox", app.join("bin").join(applet)).unwrap();
         }
         std::fs::create_dir(world.path("layer")).unwrap();
-        std::fs::write(world.path("layer/ply.toml"), "[package]\nname = \"lib\"\nversion = \"1.0.0\"\n").unwrap();
+        std::fs::write(world.path("layer/ply.toml"), "[package]\nname = \"lib\"\nversion = \"1.0.0\"\n")
+            .unwrap();
         std::fs::write(world.path("layer/file"), "x").unwrap();
         std::fs::create_dir(world.path("stack")).unwrap();
         let stack = "[package]\nname = \"stack\"\n[[service]]\nrun = \"redis@8\"\nname = \"redis\"\n";
@@ -65,7 +68,8 @@ impl World {
         command.args(args).current_dir(self.dir.path()).env_clear();
         command.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
         command.env("HOME", self.dir.path()).env("PLY_CGROUP", &self.cgroup);
-        for (name, folder) in [("PLY_DATA_DIR", "data"), ("PLY_RUN_DIR", "run"), ("PLY_CONFIG_DIR", "config")] {
+        for (name, folder) in [("PLY_DATA_DIR", "data"), ("PLY_RUN_DIR", "run"), ("PLY_CONFIG_DIR", "config")]
+        {
             command.env(name, self.path(folder));
         }
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -107,7 +111,10 @@ impl World {
         set_size(&master, 24, 80);
         let mut command = self.mini(args);
         command.env("TERM", "vt100");
-        command.stdin(slave.try_clone().unwrap()).stdout(slave.try_clone().unwrap()).stderr(slave.try_clone().unwrap());
+        command
+            .stdin(slave.try_clone().unwrap())
+            .stdout(slave.try_clone().unwrap())
+            .stderr(slave.try_clone().unwrap());
         // SAFETY: setsid and an ioctl are fine between fork and exec.
         unsafe {
             command.pre_exec(|| {
@@ -137,7 +144,8 @@ impl World {
         assert!(ids.is_empty(), "{ids:?}");
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
         let own = self.dir.path().to_str().unwrap();
-        let left: Vec<&str> = mounts.lines().filter(|l| l.contains(own) && !l.contains("run/layers")).collect();
+        let left: Vec<&str> =
+            mounts.lines().filter(|l| l.contains(own) && !l.contains("run/layers")).collect();
         assert!(left.is_empty(), "{left:?}");
         let cgroups = find_folders(Path::new("/sys/fs/cgroup"), &self.cgroup);
         let full: Vec<PathBuf> = cgroups
@@ -164,7 +172,13 @@ impl Drop for World {
 fn find_folders(root: &Path, name: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let levels = |dir: &Path| -> Vec<PathBuf> {
-        std::fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.path()).filter(|p| p.is_dir()).collect()
+        std::fs::read_dir(dir)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|e| e.path())
+            .filter(|p| p.is_dir())
+            .collect()
     };
     for one in levels(root) {
         found.extend([one.clone()].into_iter().chain(levels(&one)).filter(|p| p.ends_with(name)));
