@@ -53,14 +53,16 @@ pub(crate) fn watched(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 
 /// A descriptor that is waited for where the kernel can tell, and taken as ready where it can't (files).
 pub(crate) enum Waitable {
-    Polled(AsyncFd<OwnedFd>),
+    /// With whether a read or write of it may block: then each is asked for first.
+    Polled(AsyncFd<OwnedFd>, bool),
     Always(OwnedFd),
 }
 
 impl Waitable {
     pub(crate) fn new(fd: OwnedFd, interest: Interest) -> io::Result<Self> {
+        let blocks = !rustix::fs::fcntl_getfl(&fd)?.contains(OFlags::NONBLOCK);
         match register(fd, interest) {
-            Ok(polled) => Ok(Self::Polled(polled)),
+            Ok(polled) => Ok(Self::Polled(polled, blocks)),
             Err((fd, e)) if e.raw_os_error() == Some(libc::EPERM) => Ok(Self::Always(fd)),
             Err((_, e)) => Err(e),
         }
@@ -74,13 +76,29 @@ impl Waitable {
     ) -> io::Result<T> {
         match self {
             Self::Always(fd) => work(fd.as_fd()),
-            Self::Polled(polled) => polled.async_io(interest, |fd| work(fd.as_fd())).await,
+            Self::Polled(polled, blocks) => {
+                let careful = |fd: &OwnedFd| -> io::Result<T> {
+                    if *blocks && !ready_now(fd.as_fd(), interest)? {
+                        return Err(io::ErrorKind::WouldBlock.into());
+                    }
+                    work(fd.as_fd())
+                };
+                polled.async_io(interest, careful).await
+            }
         }
     }
 
     async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.ready(Interest::READABLE, |fd| Ok(rustix::io::read(fd, &mut *buffer)?)).await
     }
+}
+
+/// Whether a descriptor of the caller's, which can't be made not to block, takes or gives something right now.
+fn ready_now(fd: BorrowedFd<'_>, interest: Interest) -> io::Result<bool> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let wanted = if interest.is_readable() { PollFlags::IN } else { PollFlags::OUT };
+    let mut polled = [PollFd::from_borrowed_fd(fd, wanted)];
+    Ok(poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? > 0)
 }
 
 /// One of the caller's own outputs, shared by every stream that goes there. Writes are whole: two streams never
