@@ -367,6 +367,67 @@ fn a_kill_at_any_moment_leaves_a_store_that_verifies() {
 
 mod root_extraction {
     use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    /// Not a test: runs inside of a user namespace, for the test below.
+    #[test]
+    #[ignore = "the other side of a_user_namespace_keeps_owners_as_mapped_ids"]
+    fn child_that_extracts() {
+        let top = PathBuf::from(std::env::var_os("PLY_TEST_WORLD").unwrap());
+        let store = Store::open(&World::dirs(&top)).unwrap();
+        for entry in store.list().unwrap() {
+            assert!(entry.extract_tree(2).unwrap());
+        }
+    }
+
+    #[test]
+    fn a_user_namespace_keeps_owners_as_mapped_ids() {
+        assert!(rustix::process::geteuid().is_root(), "this test writes id maps: it needs root");
+        let world = World::new();
+        let store = world.store();
+        let mut tree = tree("hello", "1.2.3", b"content");
+        let odd = Attr { uid: 100, gid: 101, ..Attr::mode(0o4755) };
+        tree.add_file("setuid", Source::Bytes(b"x".to_vec()), odd).unwrap();
+        tree.add_dir("closed", Attr { uid: 7, gid: 7, ..Attr::mode(0o500) }).unwrap();
+        tree.add_symlink("link", "setuid", Attr { uid: 8, gid: 9, ..Attr::mode(0o777) }).unwrap();
+        let image: ImageName = "hello-1.2.3-linux-x64.img".parse().unwrap();
+        let (entry, _) = store.pack(&tree, &options(1, true), Origin { source: None, image }).unwrap();
+        // The world belongs to the user that is root inside.
+        for path in [world.temp.path(), &world.dirs.data, &world.dirs.store(), &entry.dir] {
+            std::os::unix::fs::chown(path, Some(100_000), Some(100_000)).unwrap();
+        }
+        for file in std::fs::read_dir(&entry.dir).unwrap() {
+            std::os::unix::fs::chown(file.unwrap().path(), Some(100_000), Some(100_000)).unwrap();
+        }
+        let mut holder = Command::new("unshare").args(["-U", "sleep", "600"]).spawn().unwrap();
+        let proc = PathBuf::from(format!("/proc/{}", holder.id()));
+        let own = std::fs::read_link("/proc/self/ns/user").unwrap();
+        while std::fs::read_link(proc.join("ns/user")).unwrap() == own {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        for map in ["uid_map", "gid_map"] {
+            std::fs::write(proc.join(map), "0 100000 65536\n").unwrap();
+        }
+        // Where an unprivileged user can read it.
+        let exe = world.temp.path().join("test-binary");
+        std::fs::copy(std::env::current_exe().unwrap(), &exe).unwrap();
+        let mut inside = Command::new("nsenter");
+        inside.args(["-U", "-t", &holder.id().to_string()]).arg(&exe);
+        inside.args(["--exact", "root_extraction::child_that_extracts", "--ignored"]);
+        let done = inside.env("PLY_TEST_WORLD", world.temp.path()).output().unwrap();
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
+        assert!(String::from_utf8_lossy(&done.stdout).contains("1 passed"));
+        let owner = |path: &str| {
+            let meta = std::fs::symlink_metadata(entry.tree().join(path)).unwrap();
+            (meta.uid(), meta.gid(), meta.mode() & 0o7777)
+        };
+        assert_eq!(owner("setuid"), (100_100, 100_101, 0o4755));
+        assert_eq!(owner("closed"), (100_007, 100_007, 0o500));
+        assert_eq!(owner("link"), (100_008, 100_009, 0o777));
+        assert_eq!(owner("opt/hello/content"), (100_000, 100_000, 0o644));
+    }
 
     #[test]
     fn an_entry_is_extracted_once() {
