@@ -1,5 +1,24 @@
 //! The bytes of ply: images (squashfs, written deterministically and read with distrust), digests, the store.
 
+mod atomic;
 mod dirs;
+mod error;
+mod extract;
+mod format;
+mod image;
+mod pack;
+mod scan;
+mod stack;
+mod store;
+mod tree;
 
+pub use atomic::write_atomic;
 pub use dirs::Dirs;
+pub use error::{ImageError, Result};
+pub use extract::{ExtractOptions, Extracted};
+pub use image::{DirEntry, Image, LOCK_PATH, MANIFEST_PATH, Stat, Walked};
+pub use pack::{LEVEL_BUILD, LEVEL_FORGE, LEVEL_IMPORT, PackOptions, Packed, pack};
+pub use scan::{Filter, ScanOptions, Skipped};
+pub use stack::{LayerStack, Resolved};
+pub use store::{Entry, GcReport, Origin, RunningLock, Store, StoreHold, StoreWriter, VerifyReport, Wrong};
+pub use tree::{Attr, EntryKind, Source, Tree, Xattrs};

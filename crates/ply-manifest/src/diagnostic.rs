@@ -14,14 +14,19 @@ pub struct Place {
 impl Place {
     /// The place of byte `offset` of `text`; the end of the text where the offset is beyond it.
     pub fn of(text: &str, offset: usize) -> Self {
-        let mut end = offset.min(text.len());
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        let before = &text[..end];
+        let before = &text[..floor_boundary(text, offset)];
         let line_start = before.rfind('\n').map_or(0, |n| n + 1);
         Self { line: before.matches('\n').count() + 1, column: before[line_start..].chars().count() + 1 }
     }
+}
+
+/// The end of the last whole character that begins at or before byte `offset`.
+pub(crate) fn floor_boundary(text: &str, offset: usize) -> usize {
+    let mut end = offset.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    end
 }
 
 /// One fault of a file. Prints as `file:line:col: message`, and the hint is for the caller to print.

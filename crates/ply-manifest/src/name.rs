@@ -28,15 +28,32 @@ impl PackageName {
             if out.is_empty() && !c.is_ascii_alphanumeric() {
                 continue;
             }
-            if c.is_ascii_digit() && out.ends_with('-') {
+            while c.is_ascii_digit() && out.ends_with('-') {
                 out.pop();
             }
             if out.len() < PACKAGE_MAX {
                 out.push(c);
             }
         }
-        let out = out.trim_end_matches(['-', '.', '_']);
-        out.parse().ok()
+        out.truncate(out.trim_end_matches(['-', '.', '_']).len());
+        Self::broken_rule(&out).is_none().then_some(Self(out))
+    }
+
+    /// The rule that a text breaks, or `None` where it is a name.
+    fn broken_rule(s: &str) -> Option<&'static str> {
+        if s.is_empty() {
+            Some("a name is not empty")
+        } else if s.len() > PACKAGE_MAX {
+            Some("a name has at most 64 characters")
+        } else if !s.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-+".contains(&b)) {
+            Some("a name has only lower-case letters, digits and . _ - +")
+        } else if !s.as_bytes()[0].is_ascii_alphanumeric() {
+            Some("a name begins with a letter or a digit")
+        } else if s.as_bytes().windows(2).any(|w| w[0] == b'-' && w[1].is_ascii_digit()) {
+            Some("a name has no - followed by a digit, since an image's file name is split there")
+        } else {
+            None
+        }
     }
 }
 
@@ -44,19 +61,7 @@ impl FromStr for PackageName {
     type Err = NounError;
 
     fn from_str(s: &str) -> Result<Self, NounError> {
-        let rule = if s.is_empty() {
-            "a name is not empty"
-        } else if s.len() > PACKAGE_MAX {
-            "a name has at most 64 characters"
-        } else if !s.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-+".contains(&b)) {
-            "a name has only lower-case letters, digits and . _ - +"
-        } else if !s.as_bytes()[0].is_ascii_alphanumeric() {
-            "a name begins with a letter or a digit"
-        } else if s.as_bytes().windows(2).any(|w| w[0] == b'-' && w[1].is_ascii_digit()) {
-            "a name has no - followed by a digit, since an image's file name is split there"
-        } else {
-            return Ok(Self(s.to_owned()));
-        };
+        let Some(rule) = Self::broken_rule(s) else { return Ok(Self(s.to_owned())) };
         let error = NounError::new(format!("{s:?} is not a package name: {rule}"));
         Err(match Self::fold(s) {
             Some(name) => error.hint(format!("{:?} would do", name.0)),

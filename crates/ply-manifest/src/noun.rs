@@ -1,5 +1,7 @@
 //! The one error of all nouns: what was found, the rule it breaks, and what would do instead.
 
+use crate::diagnostic::floor_boundary;
+
 /// Why a text is not a value of some noun. `Display` is one sentence without a trailing full stop.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -13,14 +15,26 @@ pub struct NounError {
 impl NounError {
     /// An error without a hint.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: None }
+        Self { message: elide(message.into()), hint: None }
     }
 
     /// The same error with a hint of what to write instead.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hint = Some(elide(hint.into()));
         self
     }
+}
+
+/// A message as it is, or without its middle where somebody's text made it longer than anyone reads.
+pub(crate) fn elide(message: String) -> String {
+    const MOST: usize = 400;
+    const KEPT: usize = 180;
+    if message.len() <= MOST {
+        return message;
+    }
+    let head = floor_boundary(&message, KEPT);
+    let tail = floor_boundary(&message, message.len() - KEPT);
+    format!("{}…{}", &message[..head], &message[tail..])
 }
 
 /// Implements `Serialize` and `Deserialize` of a noun through its text.

@@ -69,6 +69,10 @@ impl FromStr for Target {
             return Ok(Self::Path(PathBuf::from(s)));
         }
         if let Some((scheme, rest)) = s.split_once("://") {
+            if rest.is_empty() || s.chars().any(|c| c.is_control() || c.is_whitespace()) {
+                return Err(NounError::new(format!("{s:?} is not a URL"))
+                    .hint("write one as https://example.com/app-1.0.0-linux-x64.img"));
+            }
             return match scheme {
                 "http" | "https" => Ok(Self::Url(s.to_owned())),
                 "file" if rest.starts_with('/') => Ok(Self::Path(PathBuf::from(rest))),

@@ -1,5 +1,6 @@
 //! What an app keeps and who it is: capabilities, stop signals, users.
 
+use crate::nearest;
 use crate::noun::{NounError, serde_by_text};
 use std::fmt;
 use std::str::FromStr;
@@ -68,8 +69,13 @@ impl FromStr for Capability {
         let name = lower.strip_prefix("cap_").unwrap_or(&lower);
         match NAMES.iter().position(|n| *n == name) {
             Some(number) => Ok(Self(number as u8)),
-            None => Err(NounError::new(format!("{s:?} is not a capability"))
-                .hint("names are those of capabilities(7), as in \"chown\" or \"net_bind_service\"")),
+            None => {
+                Err(NounError::new(format!("{s:?} is not a capability")).hint(match nearest(name, NAMES) {
+                    Some(near) => format!("did you mean {near:?}?"),
+                    None => "names are those of capabilities(7), as in \"chown\" or \"net_bind_service\""
+                        .to_owned(),
+                }))
+            }
         }
     }
 }
@@ -203,14 +209,21 @@ impl FromStr for Signal {
         let realtime = || {
             let offset: i32 = match name.strip_prefix("RTMIN")? {
                 "" => 0,
-                plus => plus.strip_prefix('+')?.parse().ok()?,
+                plus => {
+                    let digits = plus.strip_prefix('+')?;
+                    digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())??
+                }
             };
             (0..=Self::RTMAX - Self::RTMIN).contains(&offset).then_some(Self::RTMIN + offset)
         };
         let standard = SIGNALS.iter().find(|(n, _)| *n == name).map(|(_, number)| *number);
         standard.or_else(realtime).map(Self).ok_or_else(|| {
-            NounError::new(format!("{s:?} is not a signal"))
-                .hint("write a name as \"SIGTERM\", \"quit\" or \"SIGRTMIN+3\"")
+            NounError::new(format!("{s:?} is not a signal")).hint(
+                match nearest(name, SIGNALS.iter().map(|(n, _)| *n)) {
+                    Some(near) => format!("did you mean \"SIG{near}\"?"),
+                    None => "write a name as \"SIGTERM\", \"quit\" or \"SIGRTMIN+3\"".to_owned(),
+                },
+            )
         })
     }
 }

@@ -98,7 +98,8 @@ impl FromStr for SourceSpec {
             let hole = hole.ok_or_else(|| wrong("only {package} and {owner} are expanded"))?;
             rest = &rest[open + hole.len()..];
         }
-        if s.chars().any(|c| c.is_control() || c.is_whitespace()) && !s.starts_with('/') {
+        let folder = s.starts_with('/') || s.starts_with("file://");
+        if s.chars().any(|c| c.is_control() || (c.is_whitespace() && !folder)) {
             return Err(wrong("it holds a space or a control character"));
         }
         let project = |p: &str, exact: bool| {

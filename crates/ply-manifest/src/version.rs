@@ -6,6 +6,9 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
+/// The longest version, in bytes: with the longest name it still fits a file name (255 bytes on Linux).
+const VERSION_MAX: usize = 128;
+
 /// The forms of a range, as every error about one shows them.
 const RANGE_FORMS: &str = r#"write "22" for any 22.x.y, "6.1" for any 6.1.x, "1.2.3" or "1.2.3+4" for exactly that, or "*" for any"#;
 
@@ -40,16 +43,23 @@ impl FromStr for Version {
     type Err = NounError;
 
     fn from_str(s: &str) -> Result<Self, NounError> {
+        if s.len() > VERSION_MAX {
+            return Err(NounError::new(format!(
+                "{s:?} is not a version: it has {} characters, and the most is {VERSION_MAX}",
+                s.len()
+            )));
+        }
         semver::Version::parse(s).map(Self).map_err(|why| {
-            let error = NounError::new(format!("{s:?} is not a version: {why}"));
             let parts: Vec<&str> = s.split('.').collect();
             let digits = |p: &&str| !p.is_empty() && p.bytes().all(|b| b.is_ascii_digit());
             if parts.len() < 3 && parts.iter().all(digits) {
                 let mut full = parts;
                 full.resize(3, "0");
-                error.hint(format!("a version has three parts: {:?}", full.join(".")))
+                NounError::new(format!("{s:?} is not a version: it has not three parts"))
+                    .hint(format!("{:?} would do", full.join(".")))
             } else {
-                error.hint("a version is MAJOR.MINOR.PATCH, as in \"1.2.0\"")
+                NounError::new(format!("{s:?} is not a version: {why}"))
+                    .hint("a version is MAJOR.MINOR.PATCH, as in \"1.2.0\"")
             }
         })
     }
@@ -160,8 +170,8 @@ impl FromStr for Range {
         if s == "*" {
             return Ok(Self::Any);
         }
-        if let Ok(exact) = semver::Version::parse(s) {
-            return Ok(Self::Exact(Version(exact)));
+        if let Ok(exact) = s.parse() {
+            return Ok(Self::Exact(exact));
         }
         let mut parts = s.split('.');
         match (parts.next().and_then(number), parts.next(), parts.next()) {

@@ -1,1 +1,52 @@
-//! One app: plan, environment, instances, state, logs, the run parent
+//! One app: from a word to a process that runs, and the run parent that watches it.
+//!
+//! Deciding is pure ([`plan::plan`], [`env`], [`user`], [`volumes`], [`settings`]), acting is thin. Source: the
+//! spec of `ply run`.
+
+mod commands;
+mod context;
+mod control;
+mod detach;
+pub mod env;
+mod error;
+mod exec;
+mod files;
+mod installed;
+mod journal;
+mod lease;
+pub mod links;
+mod logs;
+pub mod options;
+mod parent;
+pub mod plan;
+mod pool;
+mod ports;
+mod program;
+mod pump;
+mod relay;
+pub mod ring;
+pub mod rootfs;
+mod run;
+pub mod settings;
+mod show;
+mod signals;
+mod state;
+mod target;
+mod terminal;
+pub mod user;
+mod volume_store;
+pub mod volumes;
+
+pub use commands::{Removed, rm, stop};
+pub use context::Context;
+pub use control::ControlResult;
+pub use error::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_PLY, EXIT_USAGE, RunError};
+pub use exec::exec;
+pub use installed::{Installed, Previous, all_installed, installed, roots};
+pub use logs::{InstanceName, LogOptions, logs, rfc3339};
+pub use options::{RunOptions, What};
+pub use plan::Plan;
+pub use run::{plan, run};
+pub use state::{InstanceState, Row, Status, instances, ps, running_digests, sweep};
+pub use terminal::restore as restore_terminal;
+pub use volume_store::{VolumeChoice, VolumeRow, leftovers as volume_leftovers, remove_volumes, volumes};

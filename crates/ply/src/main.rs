@@ -1,3 +1,69 @@
 //! ply: a package manager and a container runtime in one binary.
+//!
+//! `main` reads the command line, sets up what every verb shares, and hands over to the one file of the
+//! verb under `commands/`. Results go to standard output, everything else to standard error.
 
-fn main() {}
+mod cli;
+mod commands;
+mod context;
+mod elsewhere;
+mod failure;
+mod folder;
+mod logging;
+mod output;
+mod progress;
+
+use clap::{CommandFactory, FromArgMatches};
+use cli::{Cli, Verb};
+use context::Context;
+use failure::Failure;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    clap_complete::CompleteEnv::with_factory(Cli::command).complete();
+    let args: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    if let Some(answer) = args.get(1).and_then(|word| elsewhere::answer(&word.to_string_lossy())) {
+        return Failure::usage(answer.message).hint(answer.hint).report();
+    }
+    let matches = Cli::command().get_matches_from(args);
+    let cli = match Cli::from_arg_matches(&matches) {
+        Ok(cli) => cli,
+        Err(error) => error.exit(),
+    };
+    logging::start(&cli.shared);
+    match dispatch(cli) {
+        Ok(code) => code,
+        Err(failure) => failure.report(),
+    }
+}
+
+/// The table of contents: each arm is one thing that ply does.
+fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
+    let context = Context::new(cli.shared)?;
+    match cli.verb {
+        Verb::Init(args) => commands::init::run(args, &context),
+        Verb::Add(args) => commands::add::run(args, &context),
+        Verb::Update(args) => commands::update::run(args, &context),
+        Verb::Search(args) => commands::search::run(args, &context),
+        Verb::Outdated(args) => commands::outdated::run(args, &context),
+        Verb::Tree(args) => commands::tree::run(args, &context),
+        Verb::Build(args) => commands::build::run(args, &context),
+        Verb::Check(args) => commands::check::run(args, &context),
+        Verb::Inspect(args) => commands::inspect::run(args, &context),
+        Verb::Forge(args) => commands::forge::run(args, &context),
+        Verb::Run(args) => commands::run::run(*args, &context),
+        Verb::Exec(args) => commands::exec::run(args, &context),
+        Verb::Ps(args) => commands::ps::run(args, &context),
+        Verb::Logs(args) => commands::logs::run(args, &context),
+        Verb::Stop(args) => commands::stop::run(args, &context),
+        Verb::Rm(args) => commands::rm::run(args, &context),
+        Verb::Fetch(args) => commands::fetch::run(args, &context),
+        Verb::Store(args) => commands::store::run(args, &context),
+        Verb::Volume(args) => commands::volume::run(args, &context),
+        Verb::Gc(args) => commands::gc::run(args, &context),
+        Verb::Verify(args) => commands::verify::run(args, &context),
+        Verb::Config(args) => commands::config::run(args, &context),
+        Verb::Completions(args) => commands::completions::run(args, &context),
+        Verb::Man(args) => commands::man::run(args, &context),
+    }
+}

@@ -1,0 +1,53 @@
+# The project's commands. `make demo` and `make test` do all the set-up they need on a fresh machine.
+
+TARGET := $(shell rustc -vV | sed -n 's/^host: //p')
+PLY := $(CURDIR)/target/$(TARGET)/release/ply
+CACHE := $(CURDIR)/.cache
+# What `make test` runs outside its own network: tests that read the machine's package mirrors.
+MIRROR_TESTS := package(ply-forge)
+
+.PHONY: demo build test test-long test-vm check bench fixtures tools fmt
+
+# Builds ply, mints a base and packages, builds the example app, runs it, shows its page.
+demo: build
+	tools/demo $(PLY) $(CACHE)
+
+build:
+	cargo build --release -p ply
+
+# Checks, unit tests and end-to-end tests.
+test: tools check build fixtures
+	cargo nextest run --workspace --no-run
+	cargo nextest run --workspace -E '$(MIRROR_TESTS)'
+	PLY_BIN=$(PLY) PLY_TEST_CACHE=$(CACHE) tools/world cargo nextest run --offline --workspace -E 'not ($(MIRROR_TESTS))'
+
+# The long campaigns: the same tests with more rounds, bigger trees and longer fuzzing.
+test-long: tools build fixtures
+	cargo nextest run --workspace --no-run
+	PLY_LONG=1 PLY_BIN=$(PLY) PLY_TEST_CACHE=$(CACHE) tools/world cargo nextest run --offline --workspace --profile long
+
+# The virtual machine lane (a real cgroup v2 and systemd) comes with the box.
+test-vm:
+	@echo "the virtual machine lane is not built yet: it comes with the limits of the box"
+
+# Formatting, lints, documentation and dependencies.
+check: tools
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
+	tools/audit
+
+# The figures of the README, each beside a peer in the same run.
+bench: build fixtures
+	PLY_BIN=$(PLY) PLY_TEST_CACHE=$(CACHE) cargo run --release -p ply-bench
+
+# Packages and modules that the end-to-end tests use, made once and kept by content.
+fixtures: build
+	tools/fixtures $(PLY) $(CACHE)
+
+# What the commands above need from the machine.
+tools:
+	tools/install
+
+fmt:
+	cargo fmt --all

@@ -1,0 +1,206 @@
+//! Unpacking an image into a folder: in parallel, beneath the folder and nowhere else.
+//!
+//! Every name is created by descriptor with `O_EXCL` or its like, and every folder is opened beneath the target
+//! with no symlink followed (`openat2`), so that neither an entry of the image nor anybody else in the folder can
+//! lead a write out of it (CVE-2018-15664, CVE-2021-32760 and their kind). Devices and sockets are never made.
+
+mod beneath;
+mod files;
+mod plan;
+
+pub(crate) use beneath::remove_tree;
+
+use crate::error::{ImageError, Result};
+use crate::image::{Body, Image, Stat};
+use beneath::Beneath;
+use plan::{Plan, PlanDir};
+use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
+use std::ffi::{CString, OsStr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// How an image is extracted.
+#[derive(Debug, Clone, Default)]
+pub struct ExtractOptions {
+    /// How many threads write; 0 is one a core.
+    pub threads: usize,
+    /// Owners, setuid and setgid bits, `security.capability` and `user.*` xattrs are as in the image. Otherwise
+    /// everything belongs to the caller, and only the nine permission bits are kept.
+    pub owners: bool,
+    /// The directory in the image that becomes the target folder; empty for the root.
+    pub subtree: PathBuf,
+    /// The most bytes of file content to write, holes not counted. Where none is given, an image may not unpack to
+    /// more than 64 times its size and 16 GiB; what the disk has free is a limit in any case.
+    pub max_bytes: Option<u64>,
+}
+
+/// What an extraction made.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Extracted {
+    /// Regular files, each name counted.
+    pub files: u64,
+    /// Directories without the target folder.
+    pub dirs: u64,
+    /// Symlinks.
+    pub symlinks: u64,
+    /// Bytes of content written, holes not counted.
+    pub bytes: u64,
+    /// Devices and sockets, which were left out.
+    pub skipped: Vec<PathBuf>,
+}
+
+impl Image {
+    /// Extracts into `target`, a folder that exists and has none of the names in it. The target gets the attributes
+    /// of the directory that it becomes.
+    ///
+    /// # Errors
+    /// [`ImageError::Damaged`], [`ImageError::Bomb`], [`ImageError::Missing`] and [`ImageError::WrongKind`] for the
+    /// subtree, [`ImageError::Io`]. What was extracted until then stays: the folder is the caller's to remove.
+    pub fn extract(&self, target: impl AsRef<Path>, options: &ExtractOptions) -> Result<Extracted> {
+        let plan = Plan::of(self, &options.subtree)?;
+        let beneath = Beneath::open(target.as_ref())?;
+        check_room(self, &plan, &beneath, options)?;
+        let attributes = Attributes::new(self, &beneath, options.owners)?;
+        for at in 1..plan.dirs.len() {
+            let dir = &plan.dirs[at];
+            beneath.with_dir(&plan, dir.parent, |parent| {
+                rustix::fs::mkdirat(parent, &dir.name, Mode::RWXU)
+                    .map_err(|e| beneath.error("create", &plan, dir.parent, &dir.name, e))
+            })?;
+        }
+        let threads = match options.threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            n => n,
+        };
+        let bytes = files::write_all(self, &plan, &beneath, &attributes, threads)?;
+        let mut done = Extracted { bytes, ..Extracted::default() };
+        done.files = (plan.files.len() + plan.links.len()) as u64;
+        done.dirs = plan.dirs.len() as u64 - 1;
+        done.skipped.clone_from(&plan.skipped);
+        for other in &plan.others {
+            let kind = attributes.other(&plan, &beneath, other)?;
+            done.symlinks += u64::from(kind == crate::EntryKind::Symlink);
+        }
+        for link in &plan.links {
+            let file = &plan.files[link.file as usize];
+            let original = beneath.dir(&plan, file.dir)?;
+            let parent = beneath.dir(&plan, link.dir)?;
+            rustix::fs::linkat(&original, &file.name, &parent, &link.name, AtFlags::empty())
+                .map_err(|e| beneath.error("create", &plan, link.dir, &link.name, e))?;
+        }
+        // From the leaves up: a directory that turns read-only is not needed any more.
+        for (at, dir) in plan.dirs.iter().enumerate().rev() {
+            attributes.dir(&plan, &beneath, at as u32, dir)?;
+        }
+        Ok(done)
+    }
+}
+
+/// What an image may unpack to where nobody says more: this many times its own size…
+const RATIO: u64 = 64;
+/// …and this much.
+const ALLOWANCE: u64 = 16 << 30;
+
+/// Refuses a bomb before the first byte is written.
+fn check_room(image: &Image, plan: &Plan, beneath: &Beneath, options: &ExtractOptions) -> Result<()> {
+    let bomb = |limit| ImageError::Bomb { image: image.path().to_owned(), bytes: plan.bytes, limit };
+    let most = options.max_bytes.unwrap_or(image.length().saturating_mul(RATIO).saturating_add(ALLOWANCE));
+    if plan.bytes > most {
+        return Err(bomb(format!("the limit of {most} bytes")));
+    }
+    let free = beneath.free_bytes()?;
+    if plan.bytes > free {
+        return Err(bomb(format!("the {free} bytes that the disk has free")));
+    }
+    Ok(())
+}
+
+/// Gives what was made its attributes.
+struct Attributes<'a> {
+    image: &'a Image,
+    owners: bool,
+    /// Who new files belong to; none where that can't be told in advance.
+    own: Option<(u32, u32)>,
+}
+
+impl<'a> Attributes<'a> {
+    fn new(image: &'a Image, beneath: &Beneath, owners: bool) -> Result<Self> {
+        let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        // In a setgid folder new files get the folder's group.
+        Ok(Self { image, owners, own: (!beneath.is_setgid()?).then_some(own) })
+    }
+
+    /// The mode to set.
+    fn mode(&self, stat: &Stat) -> Mode {
+        Mode::from_raw_mode(u32::from(if self.owners { stat.mode } else { stat.mode & 0o777 }))
+    }
+
+    fn owner(&self, stat: &Stat) -> Option<(Uid, Gid)> {
+        (self.owners && self.own != Some((stat.uid, stat.gid)))
+            .then(|| (Uid::from_raw(stat.uid), Gid::from_raw(stat.gid)))
+    }
+
+    /// Owner first: changing it clears the setuid bit and the capabilities. Times last.
+    fn apply(&self, fd: BorrowedFd<'_>, stat: &Stat, xattr: u32) -> Result<rustix::io::Result<()>> {
+        let xattrs = if self.owners { self.image.xattr_set(xattr)? } else { Vec::new() };
+        Ok((|| {
+            if let Some((uid, gid)) = self.owner(stat) {
+                rustix::fs::fchown(fd, Some(uid), Some(gid))?;
+            }
+            rustix::fs::fchmod(fd, self.mode(stat))?;
+            for (name, value) in xattrs {
+                if name == b"security.capability" || name.starts_with(b"user.") {
+                    let name = CString::new(name).unwrap_or_default();
+                    rustix::fs::fsetxattr(fd, name.as_c_str(), &value, XattrFlags::empty())?;
+                }
+            }
+            rustix::fs::futimens(fd, &times(stat))
+        })())
+    }
+
+    fn dir(&self, plan: &Plan, beneath: &Beneath, at: u32, dir: &PlanDir) -> Result<()> {
+        let fd = beneath.dir(plan, at)?;
+        self.apply(fd.as_fd(), &dir.stat, dir.xattr)?
+            .map_err(|e| beneath.error("set the attributes of", plan, at, OsStr::new(""), e))
+    }
+
+    /// Makes a symlink or a fifo.
+    fn other(&self, plan: &Plan, beneath: &Beneath, other: &plan::PlanOther) -> Result<crate::EntryKind> {
+        let parent = beneath.dir(plan, other.dir)?;
+        let stat = &other.inode.stat;
+        let made = (|| {
+            match &other.inode.body {
+                Body::Symlink(target) => rustix::fs::symlinkat(target, &parent, &other.name)?,
+                _ => {
+                    let kind = rustix::fs::FileType::Fifo;
+                    rustix::fs::mknodat(&parent, &other.name, kind, Mode::RUSR | Mode::WUSR, 0)?;
+                }
+            }
+            if let Some((uid, gid)) = self.owner(stat) {
+                rustix::fs::chownat(&parent, &other.name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
+            }
+            if stat.kind == crate::EntryKind::Fifo {
+                // It was made with O_EXCL semantics a moment ago: it is no symlink.
+                rustix::fs::chmodat(&parent, &other.name, self.mode(stat), AtFlags::empty())?;
+            }
+            rustix::fs::utimensat(&parent, &other.name, &times(stat), AtFlags::SYMLINK_NOFOLLOW)
+        })();
+        made.map_err(|e| beneath.error("create", plan, other.dir, &other.name, e))?;
+        Ok(stat.kind)
+    }
+}
+
+fn times(stat: &Stat) -> Timestamps {
+    let time = Timespec { tv_sec: i64::from(stat.mtime), tv_nsec: 0 };
+    Timestamps { last_access: time, last_modification: time }
+}
+
+/// A path of the image for an error or a list.
+fn join(dir: &[u8], name: &OsStr) -> PathBuf {
+    let mut path = PathBuf::from(OsStr::from_bytes(dir));
+    if !name.is_empty() {
+        path.push(name);
+    }
+    path
+}

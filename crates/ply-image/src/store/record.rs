@@ -1,0 +1,98 @@
+//! The record in each entry's folder, and what a manifest says of the image that it is in.
+
+use crate::error::{ImageError, Result};
+use ply_manifest::{ImageName, PackageName, Version};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+/// The format of what this ply writes, and the newest that it reads.
+const FORMAT: u32 = 1;
+/// The record's name in an entry's folder.
+pub(crate) const RECORD: &str = "entry.json";
+
+/// What the store knows of an entry beyond its bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    format: u32,
+    /// The image's name.
+    pub(crate) image: ImageName,
+    /// Its size in bytes.
+    pub(crate) bytes: u64,
+    /// Whether it has a lock.
+    pub(crate) has_lock: bool,
+    /// Where it was fetched from, and the order in which that was last seen.
+    pub(crate) sources: BTreeMap<String, u64>,
+}
+
+#[derive(Deserialize)]
+struct FormatOnly {
+    format: u32,
+}
+
+impl Record {
+    pub(crate) fn new(image: ImageName, bytes: u64, has_lock: bool) -> Self {
+        Self { format: FORMAT, image, bytes, has_lock, sources: BTreeMap::new() }
+    }
+
+    /// The record of a folder; none where the folder or the record is gone.
+    pub(crate) fn read(folder: &Path) -> Result<Option<Self>> {
+        let path = folder.join(RECORD);
+        let text = match std::fs::read(&path) {
+            Ok(text) => text,
+            Err(e)
+                if matches!(e.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) =>
+            {
+                return Ok(None);
+            }
+            Err(e) => return Err(ImageError::io("read", &path)(e)),
+        };
+        let bad = |e: serde_json::Error| ImageError::BadRecord { path: path.clone(), why: e.to_string() };
+        // The number first: what else a newer format holds is not ours to read.
+        let FormatOnly { format } = serde_json::from_slice(&text).map_err(bad)?;
+        if format > FORMAT {
+            return Err(ImageError::NewerFormat { path, found: format, known: FORMAT });
+        }
+        serde_json::from_slice(&text).map(Some).map_err(bad)
+    }
+
+    /// Writes the record to a file of this name and syncs it.
+    pub(crate) fn write(&self, path: &Path) -> Result<()> {
+        let mut text = serde_json::to_vec_pretty(self)
+            .map_err(|e| ImageError::BadRecord { path: path.to_owned(), why: e.to_string() })?;
+        text.push(b'\n');
+        write_synced(path, &text)
+    }
+}
+
+/// Writes a new file and syncs it.
+pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut file = File::create(path).map_err(ImageError::io("create", path))?;
+    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(ImageError::io("write", path))
+}
+
+/// Syncs a folder, so that the names in it last.
+pub(crate) fn sync_dir(path: &Path) -> Result<()> {
+    File::open(path).and_then(|dir| dir.sync_all()).map_err(ImageError::io("sync", path))
+}
+
+/// Name and version that a manifest declares, whatever else is in it.
+pub(crate) fn identity(text: &str) -> std::result::Result<(PackageName, Version), String> {
+    #[derive(Deserialize)]
+    struct Declared {
+        package: Option<Package>,
+    }
+    #[derive(Deserialize)]
+    struct Package {
+        name: Option<String>,
+        version: Option<String>,
+    }
+    let declared: Declared = toml::from_str(text).map_err(|e| e.message().to_owned())?;
+    let Package { name, version } = declared.package.ok_or("it has no [package]")?;
+    let name = name.ok_or("it has no name")?.parse().map_err(|e: ply_manifest::NounError| e.message)?;
+    let version =
+        version.ok_or("it has no version")?.parse().map_err(|e: ply_manifest::NounError| e.message)?;
+    Ok((name, version))
+}

@@ -1,0 +1,100 @@
+//! Commands to an app that runs, or that ran: `stop` and `rm`.
+
+use crate::logs::InstanceName;
+use crate::state::{self, InstanceState};
+use crate::volume_store::{VolumeChoice, VolumeRow, remove_volumes, volumes};
+use crate::{RunError, control, installed};
+use ply_image::Dirs;
+use ply_manifest::RunName;
+use ply_sandbox::Ids;
+use std::time::{Duration, Instant};
+
+/// How long a run parent has for an answer.
+const ANSWER: Duration = Duration::from_secs(5);
+/// How long beyond its own stop timeout a run parent has to end. It kills what doesn't stop by itself.
+const END: Duration = Duration::from_secs(3600);
+
+/// The instances of an app that runs, or a sentence with a near name.
+pub(crate) fn running(dirs: &Dirs, app: &str) -> Result<Vec<InstanceState>, RunError> {
+    let all = state::instances(dirs)?;
+    let own: Vec<InstanceState> = all.iter().filter(|s| s.app.as_str() == app).cloned().collect();
+    if own.is_empty() {
+        return Err(match ply_manifest::nearest(app, all.iter().map(|s| s.app.as_str())) {
+            Some(near) => RunError::refused(
+                format!("nothing runs under the name {app}"),
+                format!("did you mean {near}?"),
+            ),
+            None => RunError::NotRunning(app.to_owned()),
+        });
+    }
+    Ok(own)
+}
+
+/// Asks a running app to stop and waits for its end.
+pub fn stop(dirs: &Dirs, app: &RunName) -> Result<(), RunError> {
+    let parent = running(dirs, app.as_str())?[0].parent;
+    let gone = || !state::alive(parent);
+    match control::ask(dirs, app, "stop", ANSWER, &gone)? {
+        Some(answer) if !answer.ok => return Err(RunError::plain(answer.message)),
+        _ => {}
+    }
+    let until = Instant::now() + END;
+    while !gone() {
+        if Instant::now() > until {
+            return Err(RunError::plain(format!(
+                "{app} has not ended: its run parent is process {}",
+                parent.pid
+            )));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// What `ply rm` took away.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Removed {
+    /// Whether it ran and was stopped.
+    pub stopped: bool,
+    /// Whether it was installed.
+    pub installed: bool,
+    /// Its volumes that are gone.
+    pub volumes: Vec<VolumeRow>,
+    /// Its volumes that are kept.
+    pub kept: Vec<VolumeRow>,
+}
+
+/// Stops an app and forgets it: what is installed, its control folder, its logs, and with `with_volumes` its data.
+pub fn rm(dirs: &Dirs, app: &RunName, with_volumes: bool, ids: &Ids) -> Result<Removed, RunError> {
+    let mut removed = Removed::default();
+    let own = |rows: Vec<VolumeRow>| rows.into_iter().filter(|v| v.app == app.as_str()).collect::<Vec<_>>();
+    let runs = state::instances(dirs)?.iter().any(|s| s.app == *app);
+    let data = own(volumes(dirs)?);
+    if !runs && installed::installed(dirs, app)?.is_none() && !(with_volumes && !data.is_empty()) {
+        let all = installed::all_installed(dirs)?;
+        let near = ply_manifest::nearest(app.as_str(), all.iter().map(|i| i.app.as_str()));
+        return Err(RunError::refused(
+            format!("there is no app of the name {app}"),
+            near.map_or("ply ps lists what runs".to_owned(), |n| format!("did you mean {n}?")),
+        ));
+    }
+    if runs {
+        stop(dirs, app)?;
+        removed.stopped = true;
+    }
+    removed.installed = installed::forget(dirs, app)?;
+    for entry in std::fs::read_dir(dirs.data.join("logs")).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let stem = name.strip_suffix(".1").filter(|n| n.ends_with(".log")).unwrap_or(&name);
+        let instance = stem.strip_suffix(".log").and_then(|s| s.parse::<InstanceName>().ok());
+        if instance.is_some_and(|i| i.app == app.as_str()) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+    if with_volumes && !data.is_empty() {
+        removed.volumes = remove_volumes(dirs, ids, &VolumeChoice::Named(app.to_string()))?;
+    } else {
+        removed.kept = data;
+    }
+    Ok(removed)
+}

@@ -1,0 +1,116 @@
+//! How a verb ends badly: one sentence, a hint, an exit code. Every crate's errors become one of these at the
+//! edge, so that all of ply speaks with one voice.
+
+use anstream::eprintln;
+use anstyle::{AnsiColor, Style};
+use std::fmt::Display;
+use std::process::ExitCode;
+
+/// The command line was wrong.
+pub(crate) const USAGE: u8 = 2;
+
+/// One or more faults to report, and the exit code to leave with.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    faults: Vec<(String, Option<String>)>,
+    code: u8,
+}
+
+impl Failure {
+    /// A fault with exit code 1.
+    pub(crate) fn new(message: impl Display) -> Self {
+        Self { faults: vec![(message.to_string(), None)], code: 1 }
+    }
+
+    /// A fault of the command line, exit code 2.
+    pub(crate) fn usage(message: impl Display) -> Self {
+        Self::new(message).code(USAGE)
+    }
+
+    /// The same with a hint for the last fault.
+    pub(crate) fn hint(mut self, hint: impl Display) -> Self {
+        if let Some(last) = self.faults.last_mut() {
+            last.1 = Some(hint.to_string());
+        }
+        self
+    }
+
+    /// The same with a hint where there is one.
+    pub(crate) fn maybe_hint(self, hint: Option<String>) -> Self {
+        match hint {
+            Some(hint) => self.hint(hint),
+            None => self,
+        }
+    }
+
+    /// The same with another exit code.
+    pub(crate) fn code(mut self, code: u8) -> Self {
+        self.code = code;
+        self
+    }
+
+    /// A fault of `ply run` or `ply exec`, with the exit code that tells it from the app's.
+    pub(crate) fn of_run(error: ply_run::RunError) -> Self {
+        let code = error.exit_code();
+        Self::from(error).code(code)
+    }
+
+    /// Prints every fault to standard error and gives the exit code.
+    pub(crate) fn report(self) -> ExitCode {
+        let bad: Style = AnsiColor::Red.on_default().bold();
+        let calm: Style = AnsiColor::Cyan.on_default();
+        for (message, hint) in &self.faults {
+            eprintln!("{bad}error:{bad:#} {message}");
+            if let Some(hint) = hint {
+                for line in hint.lines() {
+                    eprintln!("{calm}hint:{calm:#} {line}");
+                }
+            }
+        }
+        ExitCode::from(self.code)
+    }
+}
+
+impl From<ply_manifest::Diagnostics> for Failure {
+    fn from(all: ply_manifest::Diagnostics) -> Self {
+        Self { faults: all.0.into_iter().map(|d| (d.to_string(), d.hint)).collect(), code: 1 }
+    }
+}
+
+impl From<ply_manifest::NounError> for Failure {
+    fn from(error: ply_manifest::NounError) -> Self {
+        Self::usage(&error.message).maybe_hint(error.hint)
+    }
+}
+
+/// The errors of the crates below, each with its hint.
+macro_rules! from_crates {
+    ($($error:ty),+ $(,)?) => {$(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                let hint = error.hint();
+                Self::new(error).maybe_hint(hint)
+            }
+        }
+    )+};
+}
+
+impl From<ply_build::EditError> for Failure {
+    fn from(error: ply_build::EditError) -> Self {
+        match error {
+            ply_build::EditError::Manifest(all) => all.into(),
+            other => {
+                let hint = other.hint();
+                Self::new(other).maybe_hint(hint)
+            }
+        }
+    }
+}
+
+from_crates!(
+    ply_image::ImageError,
+    ply_source::SourceError,
+    ply_build::BuildError,
+    ply_forge::ForgeError,
+    ply_run::RunError
+);

@@ -1,0 +1,136 @@
+//! SIGKILL at random moments leaves nothing that runs or is mounted, a store that verifies, and a next run that
+//! works. 20 rounds each; 200 with `PLY_LONG=1`. The seed is printed.
+
+use crate::harness::{BOTH, Running, Who, World, cache, eventually, leftovers};
+use crate::inside::shell;
+use std::time::{Duration, Instant};
+
+/// How many times each program is killed.
+fn rounds() -> u64 {
+    if std::env::var_os("PLY_LONG").is_some() { 200 } else { 20 }
+}
+
+/// Moments spread over `0..longest`, from a printed seed.
+fn moments(longest: Duration) -> impl Iterator<Item = Duration> {
+    let mut state =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64 | 1;
+    println!("seed: {state}");
+    (0..rounds()).map(move |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        longest.mul_f64((state % 10_000) as f64 / 10_000.0)
+    })
+}
+
+fn kill_after(mut run: Running, moment: Duration) {
+    std::thread::sleep(moment);
+    let _ = run.child.kill();
+    let _ = run.child.wait();
+}
+
+/// How long a command takes when nobody kills it.
+fn typical(world: &World, args: &[&str]) -> Duration {
+    let started = Instant::now();
+    world.run(args).expect(0);
+    started.elapsed()
+}
+
+#[test]
+fn killed_runs_leave_nothing() {
+    for who in BOTH {
+        let world = shell(who);
+        let args = ["run", "./sh", "--", "-c", "sleep 0.05"];
+        world.run(args).expect(0);
+        let longest = typical(&world, &args).mul_f64(1.2);
+        for moment in moments(longest) {
+            kill_after(world.start(args), moment);
+            eventually("all gone", Duration::from_secs(5), || leftovers(&world).is_empty().then_some(()));
+        }
+        world.run(args).expect(0);
+        world.run(["verify"]).expect(0);
+        let states = std::fs::read_dir(world.path("run/state")).map_or(0, |dir| dir.count());
+        assert_eq!(states, 0, "{who:?}: state files of the dead are swept");
+    }
+}
+
+#[test]
+fn killed_builds_leave_no_half_image() {
+    let world = World::new(Who::User);
+    world.write("app/ply.toml", crate::inside::SHELL);
+    for i in 0..60 {
+        world.write(
+            format!("app/data/{i}"),
+            (0..40_000u32).flat_map(|n| (n * (i + 7)).to_le_bytes()).collect::<Vec<_>>(),
+        );
+    }
+    let image = world.path("work/app/sh-1.0.0-linux-x64.img");
+    let longest = typical(&world, &["build", "app"]);
+    let whole = std::fs::read(&image).unwrap();
+    for moment in moments(longest) {
+        let _ = std::fs::remove_file(&image);
+        kill_after(world.start(["build", "app"]), moment);
+        if image.exists() {
+            assert!(std::fs::read(&image).unwrap() == whole, "a torn image under the final name");
+        }
+    }
+    world.run(["build", "app"]).expect(0);
+    assert!(std::fs::read(&image).unwrap() == whole);
+    world.run(["verify"]).expect(0);
+}
+
+#[test]
+fn killed_fetches_leave_a_store_that_verifies() {
+    let world = World::new(Who::User);
+    let args = ["fetch", "node@22"];
+    let longest = typical(&world, &args);
+    for moment in moments(longest) {
+        let _ = std::fs::remove_dir_all(world.path("data"));
+        world.mkdir("data");
+        kill_after(world.start(args), moment);
+        world.run(["verify"]).expect(0);
+    }
+    world.run(args).expect(0);
+    world.run(["verify"]).expect(0);
+}
+
+#[test]
+fn killed_forges_leave_a_registry_that_works() {
+    let world = World::new(Who::User);
+    // Recipes that need no network: plain files.
+    for i in 0..6 {
+        world.write(
+            format!("packages/p{i}/ply.toml"),
+            format!("[package]\nname = \"p{i}\"\nversion = \"1.0.0\"\n"),
+        );
+        world.write(format!("packages/p{i}/forge.toml"), "kind = \"files\"\n");
+        world.write(
+            format!("packages/p{i}/files/data"),
+            (0..200_000u32).flat_map(|n| (n * (i + 3)).to_le_bytes()).collect::<Vec<_>>(),
+        );
+    }
+    let args = ["forge", "all", "packages", "-o", "minted"];
+    let longest = typical(&world, &args);
+    for moment in moments(longest) {
+        let _ = std::fs::remove_dir_all(world.path("work/minted"));
+        kill_after(world.start(args), moment);
+        for image in images(&world.path("work/minted")) {
+            world.run(["check", &image]).expect(0);
+        }
+    }
+    world.run(args).expect(0);
+    assert_eq!(images(&world.path("work/minted")).len(), 6);
+    let _ = cache();
+}
+
+fn images(dir: &std::path::Path) -> Vec<String> {
+    let Ok(packages) = std::fs::read_dir(dir) else { return Vec::new() };
+    packages
+        .flatten()
+        .filter_map(|package| std::fs::read_dir(package.path()).ok())
+        .flatten()
+        .flatten()
+        .map(|file| file.path().display().to_string())
+        .filter(|path| path.ends_with(".img"))
+        .collect()
+}

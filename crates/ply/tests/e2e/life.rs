@@ -1,0 +1,168 @@
+//! The life of an app: names, several slots, the background, ps, logs, exec, stop, rm, volumes.
+
+use crate::harness::{BOTH, World, eventually, leftovers};
+use crate::inside::{sh, shell, shell_with};
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(10);
+const SERVE: &str = "echo up; trap 'exit 0' TERM; while :; do sleep 0.05; done";
+
+#[test]
+fn a_run_in_the_background_is_seen_entered_and_stopped() {
+    for who in BOTH {
+        let world = shell(who);
+        let started = world.run(["run", "./sh", "-d", "--name", "web", "--", "-c", SERVE]).expect(0);
+        assert!(
+            started.err.contains("ply logs web") && started.err.contains("ply stop web"),
+            "{}",
+            started.err
+        );
+        let ps = world.run(["ps"]).expect(0);
+        assert!(ps.out.contains("web.1"), "{who:?}\n{}", ps.out);
+        let json: serde_json::Value =
+            serde_json::from_str(&world.run(["ps", "--json"]).expect(0).out).unwrap();
+        assert_eq!(json[0]["name"], "web", "{json}");
+        assert_eq!(json[0]["slot"], 1, "{json}");
+        let inside = world
+            .run(["exec", "web", "sh", "-c", "hostname; id -u; grep -E 'CapEff|Seccomp:' /proc/self/status"])
+            .expect(0);
+        assert_eq!(inside.out, "web-1\n0\nCapEff:\t0000000000000000\nSeccomp:\t2\n", "{who:?}");
+        assert_eq!(world.run(["exec", "web.1", "sh", "-c", "exit 5"]).code, Some(5), "{who:?}");
+        assert_eq!(world.run(["exec", "web.2", "true"]).code, Some(125), "{who:?}: no such instance");
+        let log = eventually("the log", LIMIT, || {
+            let out = world.run(["logs", "web"]).expect(0).out;
+            out.contains("up").then_some(out)
+        });
+        assert_eq!(log, "up\n", "{who:?}");
+        world.run(["stop", "web"]).expect(0);
+        assert_eq!(world.run(["ps"]).expect(0).out, "", "{who:?}");
+        assert_eq!(world.run(["logs", "web"]).expect(0).out, "up\n", "{who:?}: after it died");
+        assert_eq!(leftovers(&world), Vec::<String>::new(), "{who:?}");
+    }
+}
+
+#[test]
+fn one_parent_a_name() {
+    for who in BOTH {
+        let world = shell(who);
+        world.run(["run", "./sh", "-d", "--", "-c", SERVE]).expect(0);
+        let second = world.run(["run", "./sh", "--", "-c", "true"]);
+        assert_eq!(second.code, Some(125), "{who:?}");
+        assert!(second.err.contains("sh runs already") || second.err.contains("already"), "{}", second.err);
+        world.run(["stop", "sh"]).expect(0);
+        world.run(["run", "./sh", "--", "-c", "true"]).expect(0);
+    }
+}
+
+#[test]
+fn several_slots_are_told_apart() {
+    for who in BOTH {
+        let world = shell(who);
+        let done = world.run(["run", "./sh", "--scale", "3", "--", "-c", "hostname; cat"]).expect(0);
+        let mut lines: Vec<&str> = done.out.lines().collect();
+        lines.sort_unstable();
+        assert_eq!(lines.len(), 3, "{who:?}\n{}", done.out);
+        for (i, line) in lines.iter().enumerate() {
+            assert!(
+                line.contains(&format!("sh.{}", i + 1)) && line.ends_with(&format!("sh-{}", i + 1)),
+                "{line}"
+            );
+        }
+        let codes =
+            world.run(["run", "./sh", "--scale", "2", "--", "-c", "test $(hostname) = sh-1 || exit 9"]);
+        assert_eq!(codes.code, Some(9), "{who:?}: the first slot that is not 0");
+    }
+}
+
+#[test]
+fn volumes_are_kept_listed_and_removed() {
+    for who in BOTH {
+        let world = shell_with(
+            who,
+            "[run.volumes]\ndata = \"/data\"\nboth = { path = \"/both\", scope = \"shared\" }\n",
+        );
+        sh(&world, &["--scale", "1"], "echo one > /data/f; echo both > /both/f");
+        assert_eq!(sh(&world, &[], "cat /data/f /both/f"), "one\nboth\n", "{who:?}");
+        let listed = world.run(["volume", "ls"]).expect(0).out;
+        assert!(listed.contains("sh/data.1") && listed.contains("sh/both.shared"), "{who:?}\n{listed}");
+        let second = world.run(["run", "./sh", "--scale", "2", "--", "-c", "true"]).expect(0);
+        assert!(second.err.contains("data"), "{who:?}: an empty second slot is said loudly\n{}", second.err);
+        world.run(["run", "./sh", "-d", "--", "-c", SERVE]).expect(0);
+        let busy = world.run(["volume", "rm", "sh/data.1"]);
+        assert_ne!(busy.code, Some(0), "{who:?}: one in use is never removed");
+        world.run(["stop", "sh"]).expect(0);
+        world.run(["volume", "rm", "sh/data.1"]).expect(0);
+        assert_eq!(sh(&world, &[], "ls /data; cat /both/f"), "both\n", "{who:?}");
+        world.run(["rm", "sh", "--volumes"]).expect(0);
+        assert_eq!(world.run(["volume", "ls"]).expect(0).out, "", "{who:?}");
+    }
+}
+
+#[test]
+fn a_volume_starts_with_what_the_image_has() {
+    for who in BOTH {
+        let world = World::new(who);
+        world.write("seed/ply.toml", "[package]\nname = \"seed\"\nversion = \"1.0.0\"\n[build]\nbase = \"debian@13\"\n[run]\nentrypoint = [\"/bin/sh\"]\nuser = \"app:1000:1000\"\n[run.volumes]\nconf = \"/opt/seed/conf\"\n");
+        world.write("seed/conf/default", "from the image");
+        let out = world
+            .run([
+                "run",
+                "./seed",
+                "--",
+                "-c",
+                "cat conf/default; echo; stat -c %u conf/default; echo mine > conf/default",
+            ])
+            .expect(0);
+        assert_eq!(out.out, "from the image\n1000\n", "{who:?}");
+        assert_eq!(
+            world.run(["run", "./seed", "--", "-c", "cat conf/default"]).expect(0).out,
+            "mine\n",
+            "{who:?}"
+        );
+    }
+}
+
+#[test]
+fn what_was_run_last_runs_again_by_its_name() {
+    for who in BOTH {
+        let world = shell(who);
+        sh(&world, &["--name", "app"], "true");
+        std::fs::remove_dir_all(world.path("work/sh")).unwrap();
+        let again = world.run(["run", "--installed", "app", "--", "-c", "echo again"]).expect(0);
+        assert_eq!(again.out, "again\n", "{who:?}");
+        world.run(["rm", "app"]).expect(0);
+        let gone = world.run(["run", "--installed", "app"]);
+        assert_eq!(gone.code, Some(125), "{who:?}");
+    }
+}
+
+#[test]
+fn a_plan_says_everything_and_does_nothing() {
+    for who in BOTH {
+        let world = shell_with(who, "[run.env]\nTOKEN = \"t\"\n");
+        let plan = world
+            .run(["run", "./sh", "--plan", "--publish", "8080", "-e", "X=1", "--mem", "64M"])
+            .expect(0)
+            .out;
+        for word in ["debian", "8080", "X=1", "-e", "TOKEN=t", "64M", "/bin/sh"] {
+            assert!(plan.contains(word), "{who:?} {word}\n{plan}");
+        }
+        let json = world.run(["run", "./sh", "--plan", "--json"]).expect(0).out;
+        serde_json::from_str::<serde_json::Value>(&json).expect("the plan is JSON");
+        assert_eq!(world.run(["ps"]).expect(0).out, "");
+    }
+}
+
+#[test]
+fn an_overlay_is_for_the_developer_alone() {
+    for who in BOTH {
+        let world = shell(who);
+        world.write("sh/ply.dev.toml", "links = [\"./live:live\"]\n[env]\nMODE = \"dev\"\n");
+        world.write("sh/live/file", "live");
+        assert_eq!(sh(&world, &[], "echo $MODE; cat /opt/sh/live/file"), "dev\nlive", "{who:?}");
+        assert_eq!(sh(&world, &["-e", "MODE=flag"], "echo $MODE"), "flag\n", "{who:?}");
+        world.run(["build", "sh", "-o", "sh.img"]).expect(0);
+        let built = world.run(["run", "./sh.img", "--", "-c", "echo [$MODE]"]).expect(0);
+        assert_eq!(built.out, "[]\n", "{who:?}");
+    }
+}
