@@ -114,8 +114,9 @@ fn set_v2(folder: &Path, host: &Host, limits: &Limits) -> io::Result<()> {
     }
     if let Some(bytes) = limits.memory.filter(|_| host.enforced.memory) {
         set("memory.max", bytes.to_string())?;
-        // Reclaim starts early, so that a leak is slowed before it is killed.
-        set("memory.high", (bytes - bytes / 16).to_string())?;
+        // Reclaim starts a little early. Only a little: past it the kernel slows every allocation down by the
+        // square of the excess, and a leak is to meet the OOM killer within seconds, not to crawl towards it.
+        set("memory.high", (bytes - (bytes / 64).min(64 << 20)).to_string())?;
         // Where the kernel has no swap accounting the file isn't there.
         let _ = set("memory.swap.max", "0".into());
         set("memory.oom.group", "1".into())?;

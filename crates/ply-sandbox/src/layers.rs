@@ -55,7 +55,17 @@ fn tree_clones(layers: &[Layer]) -> Result<Vec<OwnedFd>, LaunchError> {
 }
 
 fn image_clones(run_dir: &Path, layers: &[Layer]) -> Result<Vec<OwnedFd>, LaunchError> {
-    let pin = Pin::open(run_dir).map_err(pin_error)?;
+    let pin = match Pin::open(run_dir) {
+        // No namespace that may be bound here could be made: the layers are mounted for this box alone.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            let mount = |layer: &Layer| {
+                mount_image(&layer.image)
+                    .map_err(|source| LaunchError::Layer { digest: layer.digest.clone(), source })
+            };
+            return layers.iter().map(mount).collect();
+        }
+        pin => pin.map_err(pin_error)?,
+    };
     let missing: Vec<&Layer>;
     {
         let found =

@@ -37,8 +37,8 @@ fn init_processes() -> usize {
     let named = |entry: &std::fs::DirEntry| {
         let name = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
         let parent = std::fs::read_to_string(entry.path().join("status")).unwrap_or_default();
-        // One whose parent is gone, and who wasn't taken along.
-        name.trim() == "ply-init" && parent.contains("\nPPid:\t1\n")
+        // One whose parent is gone, and who wasn't taken along; a dead one that waits for the host's reaper was.
+        name.trim() == "ply-init" && parent.contains("\nPPid:\t1\n") && !parent.contains("\nState:\tZ")
     };
     std::fs::read_dir("/proc").unwrap().flatten().filter(named).count()
 }

@@ -207,6 +207,22 @@ mod root_hosts {
         assert!(!table.contains(world.path("run").to_str().unwrap()));
     }
 
+    /// Namespaces are numbered, a pin needs a number above its own place's, and processors number apart.
+    #[test]
+    fn root_in_a_mount_namespace_of_its_own() {
+        for _ in 0..4 {
+            let world = World::new();
+            let ran = std::process::Command::new("unshare")
+                .args(["--mount", "--"])
+                .arg(std::env::current_exe().unwrap())
+                .args(["root_hosts::root_child_that_launches", "--exact", "--ignored", "--nocapture"])
+                .env("PLY_TEST_WORLD", world.path(""))
+                .output()
+                .unwrap();
+            assert!(ran.status.success(), "{ran:?}");
+        }
+    }
+
     /// The loop devices over this world's image.
     fn loops(world: &World) -> usize {
         let image = world.path("image.img");
