@@ -213,10 +213,10 @@ pub(crate) async fn pump_out(from: OwnedFd, stream: Stream, outlet: Outlet) -> i
 fn take(fd: BorrowedFd<'_>, outlet: &Outlet, stream: Stream) -> io::Result<(usize, Vec<u8>)> {
     let mut buffer = [0_u8; CHUNK];
     let n = rustix::io::read(fd, &mut buffer)?;
-    if let Some(ring) = &outlet.ring {
-        if let Err(e) = ring.borrow_mut().write(stream, &buffer[..n], SystemTime::now()) {
-            (outlet.log_failed)(e);
-        }
+    if let Some(ring) = &outlet.ring
+        && let Err(e) = ring.borrow_mut().write(stream, &buffer[..n], SystemTime::now())
+    {
+        (outlet.log_failed)(e);
     }
     Ok((n, if outlet.sink.is_some() { buffer[..n].to_vec() } else { Vec::new() }))
 }
@@ -362,7 +362,7 @@ mod tests {
             let give = pump_in(file.into(), ours, |_| true);
             set_nonblocking(&theirs).unwrap();
             let take = pump_out(theirs, Stream::Out, outlet(Some(sink), None));
-            let (give, take) = tokio::join!(async { give.await }, take);
+            let (give, take) = tokio::join!(give, take);
             give.unwrap();
             take.unwrap();
         });

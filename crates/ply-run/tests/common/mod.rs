@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 /// Who runs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Who {
+pub(crate) enum Who {
     Root,
     User,
 }
 
-pub struct World {
+pub(crate) struct World {
     dir: tempfile::TempDir,
     ids: Option<(u32, u32)>,
     cgroup: String,
@@ -24,7 +24,7 @@ const MANIFEST: &str = "[package]\nname = \"bb\"\nversion = \"1.0.0\"\n\n[run]\n
                         [run.env]\nGREETING = \"hello\"\n";
 
 impl World {
-    pub fn new(who: Who) -> Self {
+    pub(crate) fn new(who: Who) -> Self {
         assert!(rustix::process::geteuid().is_root(), "this test needs root: tools/world cargo test");
         let dir = tempfile::Builder::new().prefix("ply-run-").tempdir().unwrap();
         std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
@@ -59,11 +59,11 @@ impl World {
         world
     }
 
-    pub fn path(&self, rest: &str) -> PathBuf {
+    pub(crate) fn path(&self, rest: &str) -> PathBuf {
         self.dir.path().join(rest)
     }
 
-    pub fn mini(&self, args: &[&str]) -> Command {
+    pub(crate) fn mini(&self, args: &[&str]) -> Command {
         let mut command = Command::new(self.path("mini"));
         command.args(args).current_dir(self.dir.path()).env_clear();
         command.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
@@ -80,14 +80,14 @@ impl World {
     }
 
     /// Runs to the end: exit code, standard output, standard error.
-    pub fn run(&self, args: &[&str]) -> (i32, String, String) {
+    pub(crate) fn run(&self, args: &[&str]) -> (i32, String, String) {
         let done = self.mini(args).stdin(Stdio::null()).output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (done.status.code().unwrap_or(-1), text(&done.stdout), text(&done.stderr))
     }
 
     /// Starts something and waits for a line.
-    pub fn start(&self, args: &[&str], line: &str) -> Running {
+    pub(crate) fn start(&self, args: &[&str], line: &str) -> Running {
         let mut child = self.mini(args).stdin(Stdio::null()).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut seen = String::new();
@@ -101,7 +101,7 @@ impl World {
         Running { child, out, seen }
     }
 
-    pub fn terminal(&self, args: &[&str]) -> Screen {
+    pub(crate) fn terminal(&self, args: &[&str]) -> Screen {
         use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
@@ -129,7 +129,7 @@ impl World {
     }
 
     /// No state, no lease, no cgroup, no mount but the pinned layers.
-    pub fn assert_nothing_left(&self) {
+    pub(crate) fn assert_nothing_left(&self) {
         for folder in ["run/state", "run/names"] {
             let left: Vec<_> = std::fs::read_dir(self.path(folder)).into_iter().flatten().flatten().collect();
             assert!(left.is_empty(), "{folder}: {left:?}");
@@ -210,27 +210,27 @@ fn mini() -> PathBuf {
     path
 }
 
-pub struct Running {
+pub(crate) struct Running {
     child: Child,
     out: BufReader<std::process::ChildStdout>,
     seen: String,
 }
 
 impl Running {
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub fn signal(&mut self, signal: i32) {
+    pub(crate) fn signal(&mut self, signal: i32) {
         send(self.child.id(), signal);
     }
 
-    pub fn finish(self) -> (i32, String) {
+    pub(crate) fn finish(self) -> (i32, String) {
         let (code, out, _) = self.finish_all();
         (code, out)
     }
 
-    pub fn finish_all(mut self) -> (i32, String, String) {
+    pub(crate) fn finish_all(mut self) -> (i32, String, String) {
         let status = wait_at_most(&mut self.child, Duration::from_secs(20));
         self.out.read_to_string(&mut self.seen).unwrap();
         let mut err = String::new();
@@ -239,11 +239,11 @@ impl Running {
     }
 }
 
-pub struct Screen {
+pub(crate) struct Screen {
     child: Child,
     master: OwnedFd,
     slave: std::fs::File,
-    pub seen: String,
+    pub(crate) seen: String,
 }
 
 impl Screen {
@@ -257,7 +257,7 @@ impl Screen {
         }
     }
 
-    pub fn wait_for(&mut self, text: &str) {
+    pub(crate) fn wait_for(&mut self, text: &str) {
         let until = Instant::now() + Duration::from_secs(20);
         while !self.seen.contains(text) {
             assert!(Instant::now() < until, "no {text:?} in {:?}", self.seen);
@@ -266,24 +266,24 @@ impl Screen {
         }
     }
 
-    pub fn type_text(&mut self, text: &str) {
+    pub(crate) fn type_text(&mut self, text: &str) {
         std::fs::File::from(self.master.try_clone().unwrap()).write_all(text.as_bytes()).unwrap();
     }
 
-    pub fn resize(&mut self, rows: u16, columns: u16) {
+    pub(crate) fn resize(&mut self, rows: u16, columns: u16) {
         set_size(&self.master, rows, columns);
     }
 
-    pub fn signal(&mut self, signal: i32) {
+    pub(crate) fn signal(&mut self, signal: i32) {
         send(self.child.id(), signal);
     }
 
-    pub fn echoes(&self) -> bool {
+    pub(crate) fn echoes(&self) -> bool {
         let modes = rustix::termios::tcgetattr(self.slave.as_fd()).unwrap();
         modes.local_modes.contains(rustix::termios::LocalModes::ECHO | rustix::termios::LocalModes::ICANON)
     }
 
-    pub fn finish(&mut self) -> i32 {
+    pub(crate) fn finish(&mut self) -> i32 {
         let until = Instant::now() + Duration::from_secs(20);
         loop {
             self.look();
@@ -302,12 +302,12 @@ fn set_size(terminal: &OwnedFd, rows: u16, columns: u16) {
     rustix::termios::tcsetwinsize(terminal, size).unwrap();
 }
 
-pub fn send(pid: u32, signal: i32) {
+pub(crate) fn send(pid: u32, signal: i32) {
     let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::try_from(signal).unwrap()).unwrap();
 }
 
-pub fn wait_at_most(child: &mut Child, most: Duration) -> ExitStatus {
+pub(crate) fn wait_at_most(child: &mut Child, most: Duration) -> ExitStatus {
     let until = Instant::now() + most;
     loop {
         if let Some(status) = child.try_wait().unwrap() {
@@ -318,7 +318,7 @@ pub fn wait_at_most(child: &mut Child, most: Duration) -> ExitStatus {
     }
 }
 
-pub fn soon(most: Duration, mut done: impl FnMut() -> bool) -> bool {
+pub(crate) fn soon(most: Duration, mut done: impl FnMut() -> bool) -> bool {
     let until = Instant::now() + most;
     while !done() {
         if Instant::now() > until {
@@ -331,7 +331,7 @@ pub fn soon(most: Duration, mut done: impl FnMut() -> bool) -> bool {
 
 /// The processes of this machine with a text in their command line, but for run parents and their helpers, which
 /// have it as an argument of their own.
-pub fn processes_with(mark: &str) -> Vec<String> {
+pub(crate) fn processes_with(mark: &str) -> Vec<String> {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let line = |e: std::fs::DirEntry| {
         let bytes = std::fs::read(e.path().join("cmdline")).ok()?;
@@ -341,12 +341,12 @@ pub fn processes_with(mark: &str) -> Vec<String> {
     entries.filter_map(line).collect()
 }
 
-pub fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// What an HTTP/1.0 request for `/` brings; nothing where the connection is closed.
-pub fn get(port: u16) -> String {
+pub(crate) fn get(port: u16) -> String {
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let _ = stream.write_all(b"GET / HTTP/1.0\r\n\r\n");
@@ -356,19 +356,19 @@ pub fn get(port: u16) -> String {
 }
 
 /// A small generator (xorshift), its seed from the clock.
-pub struct Random {
-    pub seed: u64,
+pub(crate) struct Random {
+    pub(crate) seed: u64,
     state: u64,
 }
 
 impl Random {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
         let seed = clock.as_nanos() as u64 | 1;
         Self { seed, state: seed }
     }
 
-    pub fn below(&mut self, most: u64) -> u64 {
+    pub(crate) fn below(&mut self, most: u64) -> u64 {
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;
         self.state ^= self.state << 17;
