@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 /// How an image is extracted.
 #[derive(Debug, Clone, Default)]
 pub struct ExtractOptions {
-    /// How many threads write; 0 is one a core.
+    /// How many threads write; 0 is two a core.
     pub threads: usize,
     /// Owners, setuid and setgid bits, `security.capability` and `user.*` xattrs are as in the image. Otherwise
     /// everything belongs to the caller, and only the nine permission bits are kept.
@@ -70,7 +70,8 @@ impl Image {
             })?;
         }
         let threads = match options.threads {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            // Making files waits for the file system's journal half of the time.
+            0 => crate::pack::cores() * 2,
             n => n,
         };
         let bytes = files::write_all(self, &plan, &beneath, &attributes, threads)?;

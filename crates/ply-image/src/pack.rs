@@ -34,7 +34,7 @@ const PAD: u64 = 4096;
 pub struct PackOptions {
     /// The zstd level: one of the `LEVEL_` constants.
     pub level: i32,
-    /// How many threads compress; 0 is one a core. Never changes a byte.
+    /// How many threads compress; 0 is one a core and one more. Never changes a byte.
     pub threads: usize,
     /// Every time in the image, in seconds since 1970.
     pub epoch: u32,
@@ -44,7 +44,7 @@ pub struct PackOptions {
 }
 
 impl PackOptions {
-    /// One thread a core, times from `SOURCE_DATE_EPOCH` (0 where it is unset or no number), owners not kept.
+    /// As many threads as there are cores, times from `SOURCE_DATE_EPOCH` (0 where it is unset or no number), owners not kept.
     pub fn new(level: i32) -> Self {
         let epoch = std::env::var("SOURCE_DATE_EPOCH").ok().and_then(|v| v.parse().ok()).unwrap_or(0);
         Self { level, threads: 0, epoch, keep_owners: false }
@@ -82,7 +82,8 @@ pub fn pack<W: Read + Write + Seek>(tree: &Tree, options: &PackOptions, out: &mu
     out.seek(SeekFrom::Start(0)).map_err(write)?;
     out.write_all(&[0; SUPER]).map_err(write)?;
     let threads = match options.threads {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        // One more than cores: somebody always waits for the disk or for a turn.
+        0 => cores() + 1,
         n => n,
     };
     let data = feed::write_data(tree, &plan.files, options.level, threads, out, SUPER as u64)?;
@@ -137,6 +138,11 @@ pub fn pack<W: Read + Write + Seek>(tree: &Tree, options: &PackOptions, out: &mu
         content,
         duplicates: data.duplicates,
     })
+}
+
+/// How many threads run at once on this host.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// The sha256 of a stream from its start, and its length in bytes.

@@ -2,6 +2,7 @@
 
 use super::Image;
 use super::meta::MetaReader;
+use super::walk::{ENTRIES_MAX, LISTINGS_MAX};
 use crate::error::Result;
 use crate::format::{DIR_RUN, NAME_MAX, kind, le16, le32};
 use crate::tree::EntryKind;
@@ -41,6 +42,9 @@ impl Image {
             if entries.last().is_some_and(|last| last.name >= entry.name) {
                 return Err(self.damaged("a directory is not sorted"));
             }
+            if entries.len() >= ENTRIES_MAX {
+                return Err(self.damaged("a directory claims more entries than an image has"));
+            }
             entries.push(entry);
             Ok(true)
         })?;
@@ -63,6 +67,9 @@ impl Image {
     fn each_entry(&self, listing: &Listing, with: With<'_>) -> Result<()> {
         if listing.bytes == 0 {
             return Ok(());
+        }
+        if u64::from(listing.bytes) > LISTINGS_MAX {
+            return Err(self.damaged("a directory claims to be larger than any"));
         }
         let end = [self.sb.fragment_table, self.sb.export_table, self.sb.id_table];
         let end = end.into_iter().min().unwrap_or(self.sb.bytes);

@@ -4,6 +4,7 @@ use super::Image;
 use super::dir::Listing;
 use super::meta::MetaReader;
 use super::table::FragmentPlace;
+use super::walk::BLOCKS_MAX;
 use crate::error::Result;
 use crate::format::{DATA_RAW, DIR_EXTRA, LINK_MAX, NONE32, kind, le16, le32, le64};
 use crate::tree::EntryKind;
@@ -189,7 +190,8 @@ impl Image {
         let count = if has_tail { size / block_size } else { size.div_ceil(block_size) };
         let tail = if has_tail { Some(self.fragment(fragment, offset)?) } else { None };
         // The list stands in the inode table, so it can't be longer than what that unpacks to.
-        if count > self.most_meta_bytes(self.sb.inode_table, self.sb.dir_table) / 4 {
+        let most = self.most_meta_bytes(self.sb.inode_table, self.sb.dir_table) / 4;
+        if count > most.min(BLOCKS_MAX) {
             return Err(self.damaged("a file claims more blocks than fit into it"));
         }
         let list = reader.bytes(count as usize * 4)?;

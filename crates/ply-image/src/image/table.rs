@@ -20,6 +20,8 @@ pub(crate) struct FragmentPlace {
 /// The most attributes of one entry that are read, and the longest value: what the kernel allows.
 const XATTRS_MAX: u32 = 4096;
 const XATTR_VALUE_MAX: u32 = 65536;
+/// The most bytes of one set: more than any file system here takes.
+const XATTR_SET_MAX: usize = 1 << 20;
 
 impl Image {
     /// Owner number `index`.
@@ -88,7 +90,7 @@ impl Image {
             return Err(self.damaged("a file has an impossible number of xattrs"));
         }
         let mut reader = self.xattr_reader(values, place)?;
-        let mut found = Vec::new();
+        let (mut found, mut total) = (Vec::new(), 0);
         for _ in 0..count {
             let head: [u8; 4] = reader.array()?;
             let (space, length) = (le16(&head, 0), usize::from(le16(&head, 2)));
@@ -106,6 +108,10 @@ impl Image {
                 let length = le32(&elsewhere.array::<4>()?, 0);
                 self.xattr_value(&mut elsewhere, length)?
             };
+            total += name.len() + value.len();
+            if total > XATTR_SET_MAX {
+                return Err(self.damaged("a file has more xattrs than any file system takes"));
+            }
             if name.contains(&0) {
                 return Err(self.damaged("an xattr has a zero byte in its name"));
             }

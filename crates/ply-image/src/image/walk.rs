@@ -9,6 +9,13 @@ use std::path::{Path, PathBuf};
 /// The deepest directory that is entered: nothing that a kernel can name by a path is deeper.
 const DEPTH_MAX: usize = 4096;
 
+/// The most entries that are walked, and the most bytes of their listings: what a few crafted bytes claim can be
+/// as much as this, and is then still bearable.
+pub(super) const ENTRIES_MAX: usize = 1 << 21;
+pub(super) const LISTINGS_MAX: u64 = 256 << 20;
+/// The most blocks of all files together: 2 TiB at the usual block size.
+pub(super) const BLOCKS_MAX: u64 = 1 << 24;
+
 /// One entry of an image with its path from the root (without a leading `/`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Walked {
@@ -74,7 +81,8 @@ impl Image {
         };
         // Listings share nothing in an honest image, so together they are no longer than their table. Without
         // this, a few bytes could list themselves for ever.
-        let mut budget = self.most_meta_bytes(self.sb.dir_table, self.sb.id_table);
+        let mut budget = self.most_meta_bytes(self.sb.dir_table, self.sb.id_table).min(LISTINGS_MAX);
+        let (mut entries, mut blocks) = (0usize, 0u64);
         let mut seen = HashSet::from([inode.place]);
         let mut spend = |bytes: u32| match budget.checked_sub(u64::from(bytes)) {
             Some(left) => {
@@ -93,6 +101,13 @@ impl Image {
                 continue;
             };
             let inode = self.inode(entry.place)?;
+            entries += 1;
+            if let Body::File(file) = &inode.body {
+                blocks += file.sizes.len() as u64;
+            }
+            if entries > ENTRIES_MAX || blocks > BLOCKS_MAX {
+                return Err(self.damaged("it claims more entries than an image has"));
+            }
             if inode.stat.kind != entry.kind {
                 return Err(self.damaged("an entry is not what its directory says"));
             }

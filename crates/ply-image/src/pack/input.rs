@@ -88,10 +88,15 @@ impl<'a> Input<'a> {
                     return Ok(Some(Block::Zeros(length)));
                 }
                 buffer.resize(length, 0);
-                file.read_exact_at(buffer, self.at).map_err(|e| match e.kind() {
-                    std::io::ErrorKind::UnexpectedEof => ImageError::Changed(path.to_path_buf()),
-                    _ => ImageError::io("read", path)(e),
-                })?;
+                let (file, path) = (&*file, *path);
+                if let Err(e) = file.read_exact_at(buffer, self.at) {
+                    // What can't be read any more has mostly become something else.
+                    self.check()?;
+                    return Err(match e.kind() {
+                        std::io::ErrorKind::UnexpectedEof => ImageError::Changed(path.to_path_buf()),
+                        _ => ImageError::io("read", path)(e),
+                    });
+                }
             }
         }
         self.at = end;

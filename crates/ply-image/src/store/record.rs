@@ -83,8 +83,6 @@ pub(crate) fn identity(text: &str) -> std::result::Result<(PackageName, Version)
     #[derive(Deserialize)]
     struct Declared {
         package: Option<Package>,
-        name: Option<String>,
-        version: Option<String>,
     }
     #[derive(Deserialize)]
     struct Package {
@@ -92,10 +90,7 @@ pub(crate) fn identity(text: &str) -> std::result::Result<(PackageName, Version)
         version: Option<String>,
     }
     let declared: Declared = toml::from_str(text).map_err(|e| e.message().to_owned())?;
-    let (name, version) = match declared.package {
-        Some(package) => (package.name, package.version),
-        None => (declared.name, declared.version),
-    };
+    let Package { name, version } = declared.package.ok_or("it has no [package]")?;
     let name = name.ok_or("it has no name")?.parse().map_err(|e: ply_manifest::NounError| e.message)?;
     let version =
         version.ok_or("it has no version")?.parse().map_err(|e: ply_manifest::NounError| e.message)?;

@@ -44,7 +44,7 @@ impl Store {
     pub fn verify(&self, threads: usize) -> Result<VerifyReport> {
         let digests = self.digests()?;
         let threads = match threads {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            0 => crate::pack::cores(),
             n => n,
         };
         let next = AtomicUsize::new(0);
