@@ -77,10 +77,18 @@ pub(crate) fn run(ready: Ready, reporter: Option<Reporter>) -> Result<u8, RunErr
     let failed = |why: std::io::Error| RunError::plain(format!("the run parent can't work: {why}"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let signals = Signals::take().map_err(failed)?;
+    allow_descriptors();
     let local = tokio::task::LocalSet::new();
     let code = local.block_on(&runtime, watch(ready, signals, reporter));
     drop(local);
     code
+}
+
+/// As many descriptors as the host allows: a connection takes two. The app's own limit is not this one.
+fn allow_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 async fn watch(mut ready: Ready, signals: Signals, reporter: Option<Reporter>) -> Result<u8, RunError> {

@@ -94,7 +94,7 @@ fn signals_ask_once_then_kill() {
 #[test]
 fn one_run_parent_a_name_and_commands_to_it() {
     both(|world| {
-        let mut run =
+        let run =
             world.start(&["run", "./app", "--name", "web", "--", "-c", "echo up; exec sleep 100"], "up");
         let pid = run.pid();
         let (code, _, err) = world.run(&["run", "./app", "--name", "web"]);
