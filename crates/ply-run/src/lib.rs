@@ -1,6 +1,6 @@
 //! One app: from a word to a process that runs, and the run parent that watches it.
 //!
-//! Deciding is pure ([`plan::plan`], [`env`], [`user`], [`volumes`], [`settings`]), acting is thin. Source: the
+//! Deciding is pure ([`plan::plan`], [`mod@env`], [`user`], [`mod@volumes`], [`settings`]), acting is thin. Source: the
 //! spec of `ply run`.
 
 mod commands;
