@@ -98,7 +98,7 @@ fn publish(folder: &Path) -> Result<()> {
 fn image(folder: &Path, name: &str, version: &str, rest: &str) -> Result<()> {
     let text = format!("[package]\nname = \"{name}\"\nversion = \"{version}\"\n{rest}");
     let mut tree = Tree::new();
-    tree.add_file(".manifest.toml", Source::Bytes(text.into_bytes().into()), Attr::mode(0o644))?;
+    tree.add_file(".manifest.toml", Source::Bytes(text.into_bytes()), Attr::mode(0o644))?;
     let path = folder.join(format!("{name}-{version}-linux-{}.img", ply_manifest::Arch::HOST));
     let mut file = File::options().read(true).write(true).create_new(true).open(path)?;
     pack(&tree, &PackOptions { threads: 1, ..PackOptions::new(LEVEL_BUILD) }, &mut file)?;

@@ -165,11 +165,11 @@ impl Work<'_> {
             let libraries: Vec<String> = libraries.into_iter().map(str::to_owned).collect();
             let mut progress = false;
             for library in &libraries {
-                if let Some(owner) = self.owner(library)? {
-                    if !self.taken.contains(&owner) {
-                        self.take(&owner)?;
-                        progress = true;
-                    }
+                if let Some(owner) = self.owner(library)?
+                    && !self.taken.contains(&owner)
+                {
+                    self.take(&owner)?;
+                    progress = true;
                 }
             }
             if !progress {

@@ -129,11 +129,8 @@ fn a_keg_holds_the_closure_of_its_programs_and_nothing_of_the_base() {
     let (base, wanted) = minted.manifest.build.base.as_ref().unwrap();
     assert_eq!(format!("{base}@{}", wanted.range), "debian@13");
     let image = Image::open(&minted.path).unwrap();
-    assert_eq!(image.read_link(&format!("{prefix}/bin/redis-server")).unwrap(), Path::new("redis-check-rdb"));
-    assert!(
-        image.stat(&format!("{prefix}/lib/libjemalloc.so.2")).unwrap().is_some(),
-        "no folder of one arch"
-    );
+    assert_eq!(image.read_link(format!("{prefix}/bin/redis-server")).unwrap(), Path::new("redis-check-rdb"));
+    assert!(image.stat(format!("{prefix}/lib/libjemalloc.so.2")).unwrap().is_some(), "no folder of one arch");
     assert!(image.stat("usr").unwrap().is_none() && image.stat("etc").unwrap().is_none());
 }
 
@@ -169,7 +166,7 @@ fn a_keg_for_another_arch_is_made_on_any_host() {
     assert!(foreign.unresolved.is_empty() && own.digest != foreign.digest);
     assert_eq!(own.manifest_text, foreign.manifest_text, "a version has one manifest");
     let image = Image::open(&foreign.path).unwrap();
-    let program = image.read(&format!("opt/{}/bin/redis-cli", foreign.image.stem()), 64 << 20).unwrap();
+    let program = image.read(format!("opt/{}/bin/redis-cli", foreign.image.stem()), 64 << 20).unwrap();
     let machine = if other == Arch::Arm64 { 0xb7 } else { 0x3e };
     assert_eq!(program[18], machine);
 }

@@ -222,12 +222,12 @@ impl Fetcher {
             return Err(errors.remove(0));
         }
         let tried = errors.iter().map(ToString::to_string).collect();
-        Err(SourceError::Missing { image: image.clone(), digest, tried })
+        Err(SourceError::Missing { image: Box::new(image.clone()), digest, tried })
     }
 
     /// The image at a URL. Its file name is its name where it is one; else its manifest says it, and it is fetched each time,
     /// since only a version's name stands for bytes that never change.
-    pub(crate) fn from_url(&self, url: &str) -> Result<Entry, SourceError> {
+    pub(crate) fn image_at(&self, url: &str) -> Result<Entry, SourceError> {
         let path = url.split(['?', '#']).next().unwrap_or(url);
         let file = path.rsplit('/').next().unwrap_or(path).replace("%2B", "+").replace("%2b", "+");
         let place = Place::Url(url.to_owned());
