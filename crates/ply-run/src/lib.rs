@@ -33,6 +33,7 @@ pub mod settings;
 mod show;
 mod signals;
 mod state;
+mod streams;
 mod target;
 mod terminal;
 pub mod user;
