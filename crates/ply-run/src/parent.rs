@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::spawn_local;
 
+/// How long after its start a run listens to commands: the shortest ones never do.
+const WATCH_AFTER: Duration = Duration::from_millis(50);
 /// How long after its start a run is taken as one that goes on.
 const REST_AFTER: Duration = Duration::from_secs(1);
 /// How long `-d` waits for the app's port.
@@ -98,10 +100,6 @@ async fn watch(mut ready: Ready, signals: Signals, reporter: Option<Reporter>) -
     let tell = send.clone();
     when_readable(signals.descriptor().map_err(failed)?, move || tell.send(Event::Look).is_ok())
         .map_err(failed)?;
-    let tell = send.clone();
-    when_readable(ready.control.watch().map_err(failed)?, move || tell.send(Event::Look).is_ok())
-        .map_err(failed)?;
-
     let mut streams = Streams::new(&ready.plan, reporter.is_some()).map_err(failed)?;
     for slot in 1..=ready.plan.scale {
         match start(&ready, slot, &pool, &mut streams, &send) {
@@ -126,6 +124,17 @@ async fn watch(mut ready: Ready, signals: Signals, reporter: Option<Reporter>) -
     let stop_signal = ready.plan.stop_signal.number();
     let Ready { plan, host, control, held, .. } = ready;
     drop((plan, host));
+    let control = Rc::new(control);
+    let (watched, tell) = (Rc::clone(&control), send.clone());
+    spawn_local(async move {
+        tokio::time::sleep(WATCH_AFTER).await;
+        let again = tell.clone();
+        if let Ok(watch) = watched.watch() {
+            let _ = when_readable(watch, move || again.send(Event::Look).is_ok());
+        }
+        // What came before there was a watch.
+        let _ = tell.send(Event::Look);
+    });
     spawn_local(async {
         tokio::time::sleep(REST_AFTER).await;
         rest();
