@@ -4,6 +4,7 @@ use crate::{Options, pack, tree};
 use anyhow::{Context, Result};
 use ply_bench::{Row, duel, measure};
 use ply_image::{ExtractOptions, Image, LEVEL_FORGE};
+use std::cell::Cell;
 use std::process::Command;
 
 /// The word that makes this binary extract: `IMAGE FOLDER`.
@@ -21,28 +22,32 @@ pub(crate) fn run(options: &Options) -> Result<Vec<Row>> {
     let dir = tree::scratch()?;
     let image = dir.join("extract.img");
     measure(&mut pack::command(&tree, &image, LEVEL_FORGE, 0)?)?;
-    let target = dir.join("extracted");
-    let clear = || match std::fs::remove_dir_all(&target) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e),
-        _ => Ok(()),
+    // A folder for each turn, removed only at the end: for half a minute after a removal ext4 searches for inodes
+    // that were not just freed, which takes longer than all the rest.
+    let folders = dir.join("extracted");
+    let _ = std::fs::remove_dir_all(&folders);
+    std::fs::create_dir(&folders)?;
+    let next = Cell::new(0);
+    let fresh = || {
+        next.set(next.get() + 1);
+        folders.join(next.get().to_string())
     };
     let result = duel(
         options.rounds,
         &mut || {
-            clear()?;
             let mut command = Command::new(std::env::current_exe()?);
-            command.arg(CHILD).arg(&image).arg(&target);
+            command.arg(CHILD).arg(&image).arg(fresh());
             Ok(command)
         },
         &mut || {
-            clear()?;
             let mut command = Command::new("unsquashfs");
-            command.args(["-quiet", "-no-progress", "-dest"]).arg(&target).arg(&image);
+            command.args(["-quiet", "-no-progress", "-dest"]).arg(fresh()).arg(&image);
             Ok(command)
         },
     )
-    .context("unsquashfs is in Debian's squashfs-tools")?;
-    clear()?;
+    .context("unsquashfs is in Debian's squashfs-tools");
+    std::fs::remove_dir_all(&folders)?;
+    let result = result?;
     let peer = "unsquashfs";
     Ok(vec![
         Row::time("extract: wall", result.ours.wall, peer, result.peer.wall, Some(1.0)),

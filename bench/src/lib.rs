@@ -18,7 +18,8 @@ pub struct Sample {
     pub wall: Duration,
     /// Processor time of the process and its children, user and system.
     pub cpu: Duration,
-    /// The largest resident size of the process or one of its children, in bytes.
+    /// The largest resident size of the process or one of its children, in bytes. The kernel counts what the
+    /// measuring process itself held before the start, so that one must stay small.
     pub peak: u64,
 }
 

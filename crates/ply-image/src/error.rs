@@ -190,7 +190,7 @@ impl ImageError {
             Self::WrongName { inside, .. } => format!("name the file after what it holds: {inside}"),
             Self::NoManifest(_) => "ply build makes images from a directory with a ply.toml".to_owned(),
             Self::NewerFormat { .. } => "a newer ply wrote it; update ply".to_owned(),
-            Self::Running(_) => "ply stop it first".to_owned(),
+            Self::Running(_) => "stop what runs it first, with ply stop".to_owned(),
             Self::Busy(_) => "try again when it has finished".to_owned(),
             _ => return None,
         })

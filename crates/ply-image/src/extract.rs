@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 /// How an image is extracted.
 #[derive(Debug, Clone, Default)]
 pub struct ExtractOptions {
-    /// How many threads write; 0 is two a core.
+    /// How many threads write; 0 is one a core and one more.
     pub threads: usize,
     /// Owners (those that the caller's user namespace maps), setuid and setgid bits, `security.capability` and
     /// `user.*` xattrs are as in the image. Otherwise
@@ -71,8 +71,8 @@ impl Image {
             })?;
         }
         let threads = match options.threads {
-            // Making files waits for the file system's journal half of the time.
-            0 => crate::pack::cores() * 2,
+            // One more than cores: somebody always waits for the disk or for the file system's journal.
+            0 => crate::pack::cores() + 1,
             n => n,
         };
         let bytes = files::write_all(self, &plan, &beneath, &attributes, threads)?;

@@ -21,7 +21,7 @@ use meta::MetaCache;
 use ply_manifest::{Arch, ImageName};
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use zstd_safe::DCtx;
@@ -52,8 +52,7 @@ impl Image {
     /// [`ImageError::Damaged`], [`ImageError::Io`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let file = File::open(path).map_err(ImageError::io("open", path))?;
-        Self::from_file(file, path)
+        Self::from_file(open_file(path)?, path)
     }
 
     /// The same for a file that is open; `name` is what errors call it.
@@ -288,6 +287,11 @@ impl Image {
             _ => ImageError::io("read", &self.path)(e),
         })
     }
+}
+
+/// Opens a file to read; a fifo of that name doesn't hold us.
+pub(crate) fn open_file(path: &Path) -> Result<File> {
+    File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(ImageError::io("open", path))
 }
 
 /// A piece of a file.

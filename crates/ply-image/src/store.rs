@@ -25,7 +25,7 @@ use crate::dirs::Dirs;
 use crate::error::{ImageError, Result};
 use ply_manifest::{Arch, Digest, ImageName, PackageName};
 use std::collections::{BTreeMap, HashMap};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -74,6 +74,12 @@ impl Store {
             .mode(0o700)
             .create(&dir)
             .map_err(ImageError::io("create", &dir))?;
+        // A setuid file in a layer must not be within anybody else's reach (CVE-2021-41091).
+        let meta = std::fs::metadata(&dir).map_err(ImageError::io("read", &dir))?;
+        if meta.mode() & 0o077 != 0 {
+            std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o700))
+                .map_err(ImageError::io("close to others", &dir))?;
+        }
         Ok(Self { dir, known: Arc::default() })
     }
 

@@ -116,11 +116,6 @@ fn mutants(count: usize) -> usize {
     if std::env::var_os("PLY_LONG").is_some() { count * 40 } else { count }
 }
 
-/// In memory where the host has that: thousands of small trees are made and removed.
-fn fast_tempdir() -> tempfile::TempDir {
-    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
-}
-
 /// Changes thousands of images of one kind.
 fn survive(original: &[u8], seed: u64) {
     limit_memory();
@@ -360,6 +355,10 @@ fn what_is_no_image_is_named() {
     image.bytes[20] = 6;
     image.bytes[28] = 3;
     check(&image.bytes, " can't be read: it is squashfs 3.0, not 4.0");
-    let text = Image::open(temp.path()).unwrap_err().to_string();
-    assert_eq!(text, format!("{} is not an image: it is not a regular file", temp.path().display()));
+    let fifo = temp.path().join("fifo");
+    run(Command::new("mkfifo").arg(&fifo));
+    for path in [temp.path(), &fifo] {
+        let text = Image::open(path).unwrap_err().to_string();
+        assert_eq!(text, format!("{} is not an image: it is not a regular file", path.display()));
+    }
 }

@@ -131,7 +131,7 @@ mod root_shapes {
             let bytes = Source::Bytes(n.to_string().into_bytes());
             tree.add_file(&name, bytes, Attr::mode(0o644)).unwrap();
         }
-        let temp = tempfile::tempdir().unwrap();
+        let temp = fast_tempdir();
         let image = temp.path().join("i.img");
         pack_to(&tree, &options(6, false), &image);
         let ours = extracted(&image, &temp.path().join("ours"));
@@ -157,7 +157,7 @@ mod root_shapes {
             let text = format!("this is file number {}", if n.is_multiple_of(10) { 0 } else { n });
             tree.add_file(&path, Source::Bytes(text.into_bytes()), Attr::mode(0o644)).unwrap();
         }
-        let temp = tempfile::tempdir().unwrap();
+        let temp = fast_tempdir();
         let image = temp.path().join("i.img");
         let packed = pack_to(&tree, &options(LEVEL_IMPORT, false), &image);
         assert_eq!((packed.files, packed.duplicates), (100_000, 9_999));

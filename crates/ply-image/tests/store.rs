@@ -103,6 +103,15 @@ fn what_is_inserted_is_found_again() {
 }
 
 #[test]
+fn the_store_is_closed_to_others() {
+    let world = World::new();
+    std::fs::create_dir_all(world.dirs.store()).unwrap();
+    std::fs::set_permissions(world.dirs.store(), PermissionsExt::from_mode(0o755)).unwrap();
+    world.store();
+    assert_eq!(std::fs::metadata(world.dirs.store()).unwrap().permissions().mode() & 0o777, 0o700);
+}
+
+#[test]
 fn versions_come_highest_first() {
     let world = World::new();
     for version in ["1.9.0", "1.10.0", "1.2.0", "1.10.0-rc.1"] {
@@ -193,6 +202,11 @@ fn bytes_that_went_bad_are_found_reported_and_replaced() {
     assert_eq!(store.get(&bad.digest).unwrap(), None);
     assert_eq!(store.list().unwrap(), [good]);
     assert_eq!(store.from_source("https://a", &image).unwrap(), None);
+    // Not while it runs, though.
+    let running = store.lock_running(&bad.digest).unwrap();
+    let error = store.insert_file(&path, origin(&image, "https://a")).unwrap_err();
+    assert_eq!(error.to_string(), format!("{} is running", bad.digest));
+    drop(running);
     // Fetched again, it is whole again.
     store.insert_file(&path, origin(&image, "https://a")).unwrap();
     world.insert("beside", "1.0.0", b"x");

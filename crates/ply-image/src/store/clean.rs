@@ -114,7 +114,7 @@ impl Store {
 }
 
 /// The lock that a removal needs; none where the image is running. An entry without an image can't run.
-fn alone(place: &Path) -> Result<Option<Option<File>>> {
+pub(super) fn alone(place: &Path) -> Result<Option<Option<File>>> {
     let path = place.join(IMAGE);
     match File::open(&path) {
         Ok(file) => Ok(try_exclusive(&file, &path)?.then_some(Some(file))),

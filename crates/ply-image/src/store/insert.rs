@@ -1,11 +1,12 @@
 //! How images come in.
 
+use super::clean::alone;
 use super::entry::{DAMAGED, Entry};
 use super::lock::{self, flock};
 use super::record::{RECORD, Record, identity, sync_dir, write_synced};
 use super::{IMAGE, LOCK, MANIFEST, Store, TEMPORARY};
 use crate::error::{ImageError, Result};
-use crate::image::Image;
+use crate::image::{Image, open_file};
 use crate::pack::{PackOptions, Packed, digest_of, pack};
 use crate::tree::Tree;
 use ply_manifest::{Digest, ImageName};
@@ -92,7 +93,8 @@ impl StoreWriter {
     ///
     /// # Errors
     /// [`ImageError::WrongDigest`], [`ImageError::WrongName`], [`ImageError::NoManifest`],
-    /// [`ImageError::BadManifest`], those of [`Image::open`], [`ImageError::Io`]. The store is then as before.
+    /// [`ImageError::BadManifest`], those of [`Image::open`], [`ImageError::Io`], and [`ImageError::Running`] where
+    /// it would replace a damaged image that runs. The store is then as before.
     pub fn finish(self, expected: Option<Digest>, origin: Origin) -> Result<Entry> {
         let found = Digest::from_bytes(self.hash.finalize().into());
         if let Some(expected) = expected.filter(|e| *e != found) {
@@ -117,7 +119,10 @@ impl Store {
     /// # Errors
     /// As [`StoreWriter::finish`].
     pub fn insert_file(&self, path: &Path, origin: Origin) -> Result<Entry> {
-        let mut from = File::open(path).map_err(ImageError::io("open", path))?;
+        let mut from = open_file(path)?;
+        if !from.metadata().map_err(ImageError::io("read", path))?.is_file() {
+            return Err(ImageError::NotAnImage { image: path.to_owned(), why: "it is not a regular file" });
+        }
         let (temporary, mut file) = self.begin()?;
         // Shares the blocks where the file system can. What is hashed is the copy, which nobody else writes.
         io::copy(&mut from, &mut file).map_err(ImageError::io("copy", path))?;
@@ -215,6 +220,8 @@ impl Store {
             && !place.join(DAMAGED).exists();
         let present = if whole { Record::read(place)? } else { None };
         let Some(mut present) = present else {
+            // Who runs it may have its extracted tree mounted.
+            let Some(_lock) = alone(place)? else { return Err(ImageError::Running(digest)) };
             self.put_aside(place)?;
             return Ok(None);
         };

@@ -210,6 +210,11 @@ pub(crate) fn bytes_name(name: &[u8]) -> &OsStr {
     OsStr::from_bytes(name)
 }
 
+/// In memory where the host has that: thousands of small trees are made and removed.
+pub(crate) fn fast_tempdir() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
 /// Packs a directory with everything kept and compares what the kernel, `unsquashfs` and we make of it.
 pub(crate) fn all_agree(dir: &Path) -> Packed {
     let temp = tempfile::tempdir().unwrap();
