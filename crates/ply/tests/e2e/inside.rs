@@ -261,7 +261,9 @@ fn streams_are_kept_apart_and_input_is_passed_through() {
         let mut command = world.ply(["run", "./sh", "--", "-c", "cat; echo end"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        child.stdin.take().unwrap().write_all(&vec![b'x'; 300_000]).unwrap();
+        // Beside the reading: a slow reader slows the app, and nothing is dropped.
+        let mut input = child.stdin.take().unwrap();
+        std::thread::spawn(move || input.write_all(&vec![b'x'; 300_000]).unwrap());
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.stdout.len(), 300_004, "{who:?}");
     }
