@@ -3,7 +3,7 @@
 //! may command the app, nobody else. There is no socket.
 
 use crate::RunError;
-use crate::files::{make_dir, read_json, write_json, write_whole};
+use crate::files::{make_dir, read_json, sweep_temporary, write_json, write_whole};
 use crate::installed::app_dir;
 use ply_image::Dirs;
 use ply_manifest::RunName;
@@ -55,7 +55,11 @@ impl Control {
     /// Makes the folder. What an earlier run was asked is forgotten.
     pub(crate) fn open(dirs: &Dirs, app: &RunName) -> Result<Self, RunError> {
         let dir = app_dir(dirs, app.as_str()).join("control");
-        make_dir(&dir.join("results"))?;
+        let results = dir.join("results");
+        make_dir(&results)?;
+        for folder in [&dir, &results] {
+            sweep_temporary(folder);
+        }
         let control = Self { dir, watch: OnceLock::new() };
         for (path, _) in control.files() {
             let _ = std::fs::remove_file(path);

@@ -45,6 +45,20 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8], durable: bool) -> Result<()
     })
 }
 
+/// Takes away what killed writers left in a folder: temporary files whose process is gone.
+pub(crate) fn sweep_temporary(dir: &Path) {
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let maker = name.to_str().and_then(|n| {
+            let mut parts = n.strip_prefix('.')?.strip_suffix(".tmp")?.rsplit('.').skip(1);
+            parts.next()?.parse::<u32>().ok()
+        });
+        if maker.is_some_and(|pid| start_time(pid).is_none()) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
 /// The newest format of every JSON file that this crate writes.
 pub(crate) const FORMAT: u32 = 1;
 
@@ -204,6 +218,26 @@ mod tests {
         let error = read_json::<serde_json::Value>(&path).unwrap_err().to_string();
         assert!(error.ends_with("has format 9, and this ply reads up to 1"), "{error}");
         assert!(read_json::<serde_json::Value>(&dir.path().join("none")).unwrap().is_none());
+    }
+
+    #[test]
+    fn only_temporary_files_of_the_dead_are_swept() {
+        let dir = tempfile::tempdir().unwrap();
+        let live = format!(".web.1.json.{}.7.tmp", std::process::id());
+        // Above the largest pid that a kernel gives (proc(5): 2^22).
+        let dead = ".web.1.json.4194999.7.tmp";
+        for name in [live.as_str(), dead, "web.1.json", ".other", "x.tmp"] {
+            std::fs::write(dir.path().join(name), "").unwrap();
+        }
+        sweep_temporary(dir.path());
+        let mut left: Vec<String> = std::fs::read_dir(dir.path())
+            .unwrap()
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
+        left.sort();
+        let mut expected = vec![".other".to_owned(), live, "web.1.json".to_owned(), "x.tmp".to_owned()];
+        expected.sort();
+        assert_eq!(left, expected);
     }
 
     #[test]

@@ -214,6 +214,9 @@ pub fn sweep(dirs: &Dirs, host: &ply_sandbox::Host, cgroup_parent: &Path) -> usi
         let _ = ply_sandbox::sweep(host, cgroup_parent);
     }
     crate::lease::sweep(&dirs.run);
+    for dir in [folder(dirs), dirs.run.join("ids")] {
+        crate::files::sweep_temporary(&dir);
+    }
     swept
 }
 
