@@ -40,7 +40,7 @@ pub(crate) fn run(args: FetchArgs, context: &Context) -> Result<ExitCode, Failur
         match context.image(what, &fetcher)? {
             Found::Image(entry) => {
                 let lock = entry.lock()?.unwrap_or_default();
-                entries.push(entry);
+                entries.push(*entry);
                 entries.extend(fetcher.ensure_lock(&lock)?);
             }
             Found::Folder(dir) => {
