@@ -1,7 +1,8 @@
-//! `cargo run --release -p ply-bench -- [pack|extract] [--check] [--rounds N]`: everything where nothing is named.
+//! `cargo run --release -p ply-bench -- [pack|extract|resolve] [--check] [--rounds N]`: everything where nothing is named.
 
 mod extract;
 mod pack;
+mod resolve;
 mod tree;
 
 use anyhow::{Result, bail};
@@ -16,7 +17,7 @@ pub(crate) struct Options {
 /// A measurement by its name.
 type Bench = (&'static str, fn(&Options) -> Result<Vec<Row>>);
 
-const BENCHES: &[Bench] = &[("pack", pack::run), ("extract", extract::run)];
+const BENCHES: &[Bench] = &[("pack", pack::run), ("extract", extract::run), ("resolve", resolve::run)];
 
 fn main() -> Result<()> {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
@@ -24,6 +25,7 @@ fn main() -> Result<()> {
     match args.first().map(String::as_str) {
         Some(pack::CHILD) => return pack::child(&args[1..]),
         Some(extract::CHILD) => return extract::child(&args[1..]),
+        Some(resolve::CHILD) => return resolve::child(&args[1..]),
         _ => {}
     }
     let check = args.iter().any(|a| a == "--check");

@@ -12,7 +12,9 @@ use crate::{BuildError, atomic, entrypoint};
 use ply_image::{
     Attr, Dirs, Image, LEVEL_BUILD, LayerStack, Origin, PackOptions, ScanOptions, Source, Store, Tree, pack,
 };
-use ply_manifest::{Arch, Composition, Diagnostic, Digest, Document, ImageName, Kind, Lock, Manifest};
+use ply_manifest::{
+    Arch, Composition, Diagnostic, Diagnostics, Digest, Document, ImageName, Kind, Lock, Manifest, Place,
+};
 use ply_source::{Fetcher, Mode, Resolved};
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -142,10 +144,53 @@ pub(crate) fn read_document(text: &str, shown: &str) -> Result<Document, BuildEr
     Document::parse(text, shown).map_err(BuildError::Manifest)
 }
 
+/// `[build] include`, ready to match.
+pub(crate) fn include(manifest: &Manifest, text: &str, shown: &str) -> Result<Include, BuildError> {
+    Include::parse(&manifest.build.include).map_err(|(entry, why)| {
+        let message = format!("{entry:?} in include: {why}");
+        BuildError::IncludeInvalid(include_fault(text, shown, &entry, message).into())
+    })
+}
+
+/// An `include` entry that matches nothing is an error, with its place.
+pub(crate) fn all_match(
+    include: &Include,
+    listing: &Listing,
+    text: &str,
+    shown: &str,
+) -> Result<(), BuildError> {
+    let unmatched = include.unmatched(&listing.entries);
+    if unmatched.is_empty() {
+        return Ok(());
+    }
+    let fault = |entry: &String| {
+        include_fault(text, shown, entry, format!("{entry:?} in include matches nothing in the directory"))
+    };
+    Err(BuildError::IncludeMatchesNothing(Diagnostics(unmatched.iter().map(fault).collect())))
+}
+
+fn include_fault(text: &str, shown: &str, entry: &str, message: String) -> Diagnostic {
+    // The entry stands under [build] in a grouped manifest, under [package] in a flat one.
+    let document = toml_edit::Document::parse(text).ok();
+    let span = document.as_ref().and_then(|document| {
+        let lists = ["build", "package"].map(|table| document.get(table)?.get("include")?.as_array());
+        let mut values = lists.into_iter().flatten().flatten();
+        values.find(|v| v.as_str() == Some(entry))?.span()
+    });
+    Diagnostic {
+        file: shown.to_owned(),
+        place: span.map(|span| Place::of(text, span.start)),
+        message,
+        hint: Some("an entry is a path or a glob beneath the directory, as in \"dist/\" or \"src/**/*.py\"; make what it names before the build".to_owned()),
+    }
+}
+
 /// One build. The steps are in the order of [`Job::run`].
 struct Job<'r> {
     request: &'r BuildRequest,
     text: String,
+    /// The name that errors show for the manifest.
+    shown: String,
     manifest: Manifest,
     image: ImageName,
     /// The image's place, but for one that goes into the store.
@@ -192,7 +237,7 @@ impl<'r> Job<'r> {
         // A directory without a ply.toml is left as it is: its lock stands with the record.
         let lock_path =
             if request.manifest.is_some() { record.with_extension("lock") } else { dir.join("ply.lock") };
-        Ok(Self { request, text, manifest, image, target, lock_path, record, notices: Vec::new() })
+        Ok(Self { request, text, shown, manifest, image, target, lock_path, record, notices: Vec::new() })
     }
 
     fn run(mut self, fetcher: &Fetcher) -> Result<Built, BuildError> {
@@ -200,6 +245,7 @@ impl<'r> Job<'r> {
         atomic::sweep(dir);
         let rules = self.rules()?;
         let listing = walk(dir, &rules)?;
+        all_match(&rules.include, &listing, &self.text, &self.shown)?;
         let decision = ship::decide(&listing.entries, &rules)?;
         self.refuse_reserved(&listing, &decision)?;
         let (lock, packages, lock_changed) = self.resolve(fetcher)?;
@@ -207,7 +253,10 @@ impl<'r> Job<'r> {
 
         let embedded = self.embedded_lock(&lock);
         let made = self.pack_or_skip(&listing, &decision, embedded.as_deref())?;
-        self.notices.extend(self.entrypoint_notice(&made, &packages));
+        // What goes into the store is about to run, and a run looks itself.
+        if self.target.is_some() {
+            self.notices.extend(self.entrypoint_notice(&made, &packages));
+        }
         Ok(Built {
             shipped: shipped(&listing, &decision, !rules.include.is_empty()),
             image: self.image,
@@ -232,7 +281,7 @@ impl<'r> Job<'r> {
             outputs.push(beneath.as_os_str().as_bytes().to_vec());
         }
         Ok(Rules {
-            include: Include::parse(&self.manifest.build.include)?,
+            include: include(&self.manifest, &self.text, &self.shown)?,
             allow_secrets: self.request.allow_secrets,
             base: self.manifest.kind() == Kind::Base,
             outputs,

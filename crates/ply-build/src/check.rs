@@ -4,8 +4,8 @@
 mod image;
 mod policy;
 
-use crate::build::{manifest_text, read_document};
-use crate::ship::{self, Include, Rules};
+use crate::build::{all_match, include, manifest_text, read_document};
+use crate::ship::{self, Rules};
 use crate::walk::walk;
 use crate::{BuildError, entrypoint};
 use ply_image::{Image, LayerStack};
@@ -142,7 +142,7 @@ fn directory(
     report.kind = Some(manifest.kind().to_string());
 
     report.checks("structure");
-    match what_ships(dir, &manifest) {
+    match what_ships(dir, &manifest, &text, &file) {
         Ok(()) => {}
         Err(error @ BuildError::Io { .. }) => return Err(error),
         Err(error) => report.error("structure", error.to_string(), error.hint()),
@@ -199,7 +199,7 @@ fn directory(
     // Of a directory only the programs of packages can be looked for: its own files are no image yet.
     if let Some(ply_manifest::Entrypoint::Argv(argv)) = &manifest.run.entrypoint
         && argv.first().is_some_and(|a| !a.contains('/'))
-        && !dir.join("bin").join(&argv[0]).exists()
+        && !entrypoint::OWN_FOLDERS.iter().any(|folder| dir.join(folder).join(&argv[0]).exists())
     {
         report.checks("entrypoint");
         let bare = Manifest {
@@ -223,14 +223,16 @@ fn directory(
 }
 
 /// The rules of a build over the directory as it is now.
-fn what_ships(dir: &Path, manifest: &Manifest) -> Result<(), BuildError> {
+fn what_ships(dir: &Path, manifest: &Manifest, text: &str, file: &str) -> Result<(), BuildError> {
     let rules = Rules {
-        include: Include::parse(&manifest.build.include)?,
+        include: include(manifest, text, file)?,
         allow_secrets: false,
         base: manifest.kind() == Kind::Base,
         outputs: Vec::new(),
     };
-    ship::decide(&walk(dir, &rules)?.entries, &rules).map(drop)
+    let listing = walk(dir, &rules)?;
+    all_match(&rules.include, &listing, text, file)?;
+    ship::decide(&listing.entries, &rules).map(drop)
 }
 
 fn entrypoint_finding(

@@ -10,6 +10,9 @@ use std::path::{Component, Path, PathBuf};
 /// Where programs are looked for behind what the app and its layers say: what the base has.
 const BASE_PATH: [&str; 6] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
+/// The app's own folders of programs, beneath its home, as a run has them.
+pub(crate) const OWN_FOLDERS: [&str; 3] = ["bin", "sbin", "node_modules/.bin"];
+
 /// The largest program that is looked into, in bytes.
 const LOOK: u64 = 64 << 20;
 
@@ -48,11 +51,11 @@ pub(crate) fn problem(
 
 /// The folders in which a run looks for programs, in order.
 pub(crate) fn program_dirs(manifest: &Manifest, layers: &[&Manifest]) -> Vec<PathBuf> {
-    let own = PathBuf::from(format!("/opt/{}/bin", manifest.package.name));
+    let home = PathBuf::from(format!("/opt/{}", manifest.package.name));
+    let own = OWN_FOLDERS.iter().map(|folder| home.join(folder));
     let own_layer = manifest.layer.path.iter();
     let below = layers.iter().flat_map(|m| &m.layer.path);
-    let mut dirs: Vec<PathBuf> =
-        std::iter::once(own).chain(own_layer.chain(below).map(PathBuf::from)).collect();
+    let mut dirs: Vec<PathBuf> = own.chain(own_layer.chain(below).map(PathBuf::from)).collect();
     let set = manifest.run.env.iter().find(|(key, _)| key == "PATH").map(|(_, value)| value.as_str());
     let set = set.unwrap_or("").split(':').filter(|p| p.starts_with('/'));
     dirs.extend(set.map(PathBuf::from));

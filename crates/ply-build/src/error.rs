@@ -22,17 +22,12 @@ pub enum BuildError {
     /// The directory holds a composition.
     #[error("{} is a composition: it has no image of its own", .0.display())]
     Composition(PathBuf),
-    /// `include` entries that match nothing.
-    #[error("ply.toml: [build] include: {} nothing in the directory: {}", if .0.len() == 1 { "an entry matches" } else { "entries match" }, quoted(.0))]
-    IncludeMatchesNothing(Vec<String>),
-    /// An `include` entry that is no path or glob beneath the directory.
-    #[error("ply.toml: [build] include: {why}: {entry:?}")]
-    IncludeInvalid {
-        /// The entry.
-        entry: String,
-        /// What is wrong with it.
-        why: String,
-    },
+    /// `include` entries that match nothing, each with its place in the manifest.
+    #[error("{0}")]
+    IncludeMatchesNothing(Diagnostics),
+    /// An `include` entry that is no path or glob beneath the directory, with its place in the manifest.
+    #[error("{0}")]
+    IncludeInvalid(Diagnostics),
     /// Credential-shaped names that would ship.
     #[error("{} would ship: {}", if .0.len() == 1 { "a file that looks like a credential" } else { "files that look like credentials" }, .0.join(", "))]
     Secrets(Vec<String>),
@@ -80,10 +75,6 @@ impl From<ply_image::ImageError> for BuildError {
     }
 }
 
-fn quoted(list: &[String]) -> String {
-    list.iter().map(|s| format!("{s:?}")).collect::<Vec<_>>().join(", ")
-}
-
 impl BuildError {
     pub(crate) fn io(verb: &'static str, path: &Path, error: io::Error) -> Self {
         Self::Io { verb, path: path.to_owned(), error }
@@ -93,16 +84,12 @@ impl BuildError {
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::NoManifest(dir) => format!("write one with: ply init {}", dir.display()),
-            Self::Manifest(all) | Self::Lock(all) => return all.0.iter().find_map(|d| d.hint.clone()),
+            Self::Manifest(all)
+            | Self::Lock(all)
+            | Self::IncludeMatchesNothing(all)
+            | Self::IncludeInvalid(all) => return all.0.iter().find_map(|d| d.hint.clone()),
             Self::Composition(dir) => {
                 format!("run it with: ply up {} (and publish it with: ply push)", dir.display())
-            }
-            Self::IncludeMatchesNothing(_) => {
-                "entries are paths or globs beneath the directory; make what they name before the build, or remove them"
-                    .to_owned()
-            }
-            Self::IncludeInvalid { .. } => {
-                "an entry is a relative path or a glob, as in \"dist/\" or \"src/**/*.py\"".to_owned()
             }
             Self::Secrets(_) => "list in [build] include what should ship; or remove or move these; or, if they are meant to be in the image, build with --allow-secrets".to_owned(),
             Self::ForeignAddons { arch, .. } => format!(

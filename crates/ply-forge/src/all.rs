@@ -6,7 +6,6 @@
 //! (a library inside got a fix, a recipe was edited), the version gets a revision of its own, since the bytes of a published
 //! version never change: `8.0.2+3` → `8.0.2+3.0.2`, which sorts behind the version and before Debian's next revision.
 
-use crate::base::range as base_range;
 use crate::complete::{Known, complete};
 use crate::download::hex;
 use crate::error::{ForgeError, Result};
@@ -15,11 +14,10 @@ use crate::forge::{ABI, DebRequest, Forge, Template};
 use crate::keg::{self, Shape};
 use crate::mint::{Draft, Minted};
 use crate::npm::{self, Tarball};
-use crate::recipe::{Need, Recipe, Source};
+use crate::recipe::{Recipe, Source};
 use crate::registry::Registry;
-use ply_manifest::{Arch, ImageName, Lock, LockedPackage, Manifest, PackageName, SourceSpec, Version};
-use ply_source::SourceError;
-use ply_source::mvs::{self, Ask, Facts, Listing, Pick, Prefer, Universe};
+use crate::revision::{newest_revision, next_revision};
+use ply_manifest::{Arch, ImageName, PackageName, SourceSpec, Version};
 use sha2::{Digest as _, Sha256};
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,7 +36,7 @@ pub struct AllRequest {
     pub registry: PathBuf,
     /// For which arches.
     pub archs: Vec<Arch>,
-    /// Only these packages; all where the list is empty.
+    /// Only these packages and the recipes that they need; all where the list is empty.
     pub only: Vec<PackageName>,
     /// What the locks inside runnable packages name as the source: a template that holds wherever the registry is
     /// copied to. Digests decide; whoever has them serves.
@@ -117,7 +115,10 @@ impl Forge {
                     .map(|near| format!("did you mean {near:?}?")),
             });
         }
-        recipes.retain(|r| request.only.is_empty() || request.only.contains(&r.name));
+        if !request.only.is_empty() {
+            let wanted = with_needs(&recipes, &request.only);
+            recipes.retain(|r| wanted.contains(&r.name));
+        }
         let registry = Registry::open(&request.registry)?;
         let tasks = tasks(&recipes, &request.archs)?;
         let progress = Mutex::new(Progress::default());
@@ -185,7 +186,7 @@ impl Forge {
         request: &AllRequest,
     ) -> Result<Outcome> {
         let inputs = self.inputs(recipe, arch)?;
-        let lock = self.lock(recipe, arch, registry, &request.published_at)?;
+        let lock = self.lock_of(recipe, arch, registry, &request.published_at)?;
         let mut hash = Sha256::new();
         for part in [
             &format!("rules {RULES} {arch}"),
@@ -271,49 +272,6 @@ impl Forge {
             Source::Files => String::new(),
         };
         Ok(Inputs { lines, tarball })
-    }
-
-    /// The lock that goes into a runnable package: the newest in the registry that its ranges allow.
-    fn lock(
-        &self,
-        recipe: &Recipe,
-        arch: Arch,
-        registry: &Registry,
-        source: &SourceSpec,
-    ) -> Result<Option<String>> {
-        if !recipe.runnable || recipe.needs.is_empty() {
-            return Ok(None);
-        }
-        let mut asks = Vec::new();
-        for Need { name, range, base } in &recipe.needs {
-            let range = match (range, &recipe.source) {
-                (Some(range), _) => range.clone(),
-                (None, Source::Deb(deb)) => base_range(&*self.suite(&deb.suite, arch)?)?,
-                (None, _) => ply_manifest::Range::Any,
-            };
-            asks.push(Ask { name: name.clone(), range, source: source.clone(), base: *base });
-        }
-        let root = Facts {
-            name: recipe.name.clone(),
-            version: recipe.version.clone().unwrap_or(Version::new(0, 0, 0)),
-            is_base: false,
-            needs_base: false,
-            asks,
-            abi: None,
-            requires_abi: None,
-        };
-        let mut universe = Shelf { registry, arch, source };
-        let graph =
-            mvs::solve(&root, arch, &|_| Prefer::Newest, &mut universe).map_err(ForgeError::Resolution)?;
-        let mut lock = Lock::default();
-        for node in graph.nodes {
-            let image = ImageName { name: node.pick.name, version: node.pick.version, arch };
-            let digest = BTreeMap::from([(arch, registry.digest(&image)?.sha256)]);
-            let package =
-                LockedPackage { name: image.name, version: image.version, source: source.clone(), digest };
-            lock.packages.push(package);
-        }
-        Ok(Some(lock.to_string()))
     }
 
     fn draft(&self, recipe: &Recipe, arch: Arch, inputs: &Inputs, version: Option<&Version>) -> Result<Made> {
@@ -422,13 +380,25 @@ struct Made {
 }
 
 fn unresolved(draft: &Draft) -> Option<ForgeError> {
-    let list: Vec<String> =
-        draft.unresolved.iter().map(|u| format!("{} needs {}", u.file, u.library)).collect();
+    let list: Vec<String> = draft.unresolved.iter().map(ToString::to_string).collect();
     (!list.is_empty()).then(|| ForgeError::Unresolved {
         package: draft.manifest.package.name.to_string(),
         count: list.len(),
         list: list.join("; "),
     })
+}
+
+/// Some packages, and all that they need.
+fn with_needs(recipes: &[Recipe], only: &[PackageName]) -> BTreeSet<PackageName> {
+    let mut wanted = BTreeSet::new();
+    let mut queue = only.to_vec();
+    while let Some(name) = queue.pop() {
+        let of_name = recipes.iter().filter(|r| r.name == name);
+        let needs = of_name.flat_map(|r| r.needs.iter().map(|need| need.name.clone()));
+        queue.extend(needs.filter(|need| !wanted.contains(need)));
+        wanted.insert(name);
+    }
+    wanted
 }
 
 /// The tasks, each with those that come first.
@@ -461,70 +431,6 @@ fn tasks<'a>(recipes: &'a [Recipe], archs: &[Arch]) -> Result<Vec<Task<'a>>> {
     Ok(tasks)
 }
 
-/// The newest revision of ours of a version that the registry has for any arch; the version itself where there is none.
-fn newest_revision(registry: &Registry, name: &PackageName, natural: &Version) -> Version {
-    let images = registry.images(name).into_iter().map(|i| i.version);
-    images
-        .filter(|v| v == natural || own_revision(natural, v).is_some())
-        .max()
-        .unwrap_or_else(|| natural.clone())
-}
-
-/// Which revision of ours a version is of `natural`: 2 and up.
-fn own_revision(natural: &Version, version: &Version) -> Option<u64> {
-    if natural.parts() != version.parts() {
-        return None;
-    }
-    let rest = version.revision().strip_prefix(natural.revision())?;
-    let rest = if natural.revision().is_empty() { rest } else { rest.strip_prefix('.')? };
-    rest.strip_prefix("0.")?.parse().ok()
-}
-
-fn next_revision(natural: &Version, version: &Version) -> Result<Version> {
-    let number = own_revision(natural, version).map_or(2, |n| n + 1);
-    let joint = if natural.revision().is_empty() { '+' } else { '.' };
-    Ok(format!("{natural}{joint}0.{number}").parse()?)
-}
-
-/// The registry as the resolution sees it.
-struct Shelf<'a> {
-    registry: &'a Registry,
-    arch: Arch,
-    source: &'a SourceSpec,
-}
-
-impl Universe for Shelf<'_> {
-    fn list(
-        &mut self,
-        wanted: &[(PackageName, SourceSpec)],
-    ) -> Vec<std::result::Result<Listing, SourceError>> {
-        let one = |(name, _): &(PackageName, SourceSpec)| {
-            let (own, other): (Vec<ImageName>, Vec<ImageName>) =
-                self.registry.images(name).into_iter().partition(|i| i.arch == self.arch);
-            let versions = |images: Vec<ImageName>| images.into_iter().map(|i| i.version).collect();
-            Ok(Listing { versions: versions(own), other_arch: versions(other) })
-        };
-        wanted.iter().map(one).collect()
-    }
-
-    fn read(&mut self, wanted: &[Pick]) -> Vec<std::result::Result<Arc<Facts>, SourceError>> {
-        let one = |pick: &Pick| {
-            let image = ImageName { name: pick.name.clone(), version: pick.version.clone(), arch: self.arch };
-            let why = "its manifest is not beside it".to_owned();
-            let text = self.registry.manifest_text(&image);
-            let text = text.ok_or_else(|| SourceError::NoImage { place: image.to_string(), why })?;
-            let manifest =
-                Manifest::parse(&text, &format!("{}.toml", image.stem())).map_err(SourceError::Inside)?;
-            Facts::of(&manifest, self.arch, Some(self.source), self.source).map(Arc::new)
-        };
-        wanted.iter().map(one).collect()
-    }
-
-    fn nearest(&mut self, _: &PackageName, _: &SourceSpec) -> Option<String> {
-        None
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -545,28 +451,10 @@ mod tests {
         let made = tasks(&recipes, &Arch::ALL).unwrap();
         let after: Vec<Vec<usize>> = made.iter().map(|t| t.after.iter().copied().collect()).collect();
         assert_eq!(after, [vec![2], vec![3], vec![], vec![]]);
+        let only = with_needs(&recipes, &["a".parse().unwrap()]);
+        assert_eq!(only.len(), 2, "a package comes with what it needs");
         let circle = [recipe(dir.path(), "a", "b = \"1\"\n"), recipe(dir.path(), "b", "a = \"1\"\n")];
         let error = tasks(&circle, &[Arch::X64]).err().unwrap();
         assert_eq!(error.to_string(), "recipes depend on each other in a circle: a, b");
-    }
-
-    #[test]
-    fn own_revisions_sort_between_debians() {
-        let versions = [
-            "8.0.2",
-            "8.0.2+0.2",
-            "8.0.2+3",
-            "8.0.2+3.0.2",
-            "8.0.2+3.0.10",
-            "8.0.2+3.1",
-            "8.0.2+3.b1",
-            "8.0.2+3.deb13u1",
-        ];
-        let parsed: Vec<Version> = versions.iter().map(|v| v.parse().unwrap()).collect();
-        assert!(parsed.is_sorted_by(|a, b| a < b));
-        assert_eq!(next_revision(&parsed[2], &parsed[2]).unwrap(), parsed[3]);
-        assert_eq!(next_revision(&parsed[0], &parsed[0]).unwrap(), parsed[1]);
-        assert_eq!(next_revision(&parsed[2], &"8.0.2+3.0.9".parse().unwrap()).unwrap(), parsed[4]);
-        assert_eq!(own_revision(&parsed[2], &parsed[5]), None);
     }
 }

@@ -20,6 +20,12 @@ pub struct Unresolved {
     pub library: String,
 }
 
+impl std::fmt::Display for Unresolved {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} needs {}", self.file, self.library)
+    }
+}
+
 /// What was found.
 pub(crate) struct Closure {
     /// Every package that is taken, sorted by name; the roots first.
@@ -159,11 +165,11 @@ impl Work<'_> {
             let libraries: Vec<String> = libraries.into_iter().map(str::to_owned).collect();
             let mut progress = false;
             for library in &libraries {
-                if let Some(owner) = self.owner(library)? {
-                    if !self.taken.contains(&owner) {
-                        self.take(&owner)?;
-                        progress = true;
-                    }
+                if let Some(owner) = self.owner(library)?
+                    && !self.taken.contains(&owner)
+                {
+                    self.take(&owner)?;
+                    progress = true;
                 }
             }
             if !progress {

@@ -61,10 +61,10 @@ fn parse<'data, R: ReadRef<'data>>(data: R, arch: Arch) -> Option<Elf> {
     let segments = header.program_headers(endian, data).ok()?;
     let offset_of = |address: u64| {
         segments.iter().find_map(|s| {
-            let start: u64 = s.p_vaddr(endian).into();
-            let size: u64 = s.p_filesz(endian).into();
+            let start: u64 = s.p_vaddr(endian);
+            let size: u64 = s.p_filesz(endian);
             let inside = s.p_type(endian) == PT_LOAD && (start..start.checked_add(size)?).contains(&address);
-            inside.then(|| u64::from(s.p_offset(endian)).checked_add(address - start)).flatten()
+            inside.then(|| s.p_offset(endian).checked_add(address - start)).flatten()
         })
     };
     for segment in segments {
@@ -76,8 +76,8 @@ fn parse<'data, R: ReadRef<'data>>(data: R, arch: Arch) -> Option<Elf> {
         let (mut table, mut size) = (None, 0);
         for entry in dynamic.iter().take_while(|d| d.d_tag(endian) != DT_NULL) {
             match entry.d_tag(endian) {
-                DT_STRTAB => table = offset_of(entry.d_val(endian).into()),
-                DT_STRSZ => size = entry.d_val(endian).into(),
+                DT_STRTAB => table = offset_of(entry.d_val(endian)),
+                DT_STRSZ => size = entry.d_val(endian),
                 _ => {}
             }
         }
@@ -89,7 +89,7 @@ fn parse<'data, R: ReadRef<'data>>(data: R, arch: Arch) -> Option<Elf> {
         };
         let (mut run, mut old) = (None, None);
         for entry in dynamic.iter().take_while(|d| d.d_tag(endian) != DT_NULL) {
-            let value = entry.d_val(endian).into();
+            let value = entry.d_val(endian);
             match entry.d_tag(endian) {
                 DT_NEEDED => elf.needed.extend(text(value)),
                 DT_SONAME => elf.soname = text(value),

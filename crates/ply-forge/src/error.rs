@@ -39,7 +39,7 @@ pub enum ForgeError {
     },
     /// The network, in the words of ply's client.
     #[error(transparent)]
-    Network(SourceError),
+    Network(Box<SourceError>),
     /// Bytes are not the ones that the index promised.
     #[error("{url} is not what its index promises: expected sha256:{expected}, got sha256:{found}")]
     WrongBytes {
@@ -131,7 +131,7 @@ pub enum ForgeError {
     Cycle(String),
     /// What a recipe depends on can't be resolved from the registry.
     #[error(transparent)]
-    Resolution(SourceError),
+    Resolution(Box<SourceError>),
     /// The bytes of a published version would change.
     #[error("{name} is already in the registry with other bytes")]
     Published {

@@ -251,10 +251,8 @@ impl Files {
                     shown()
                 ));
             }
-            (Some(Entry::Dir(_)), Entry::File(..) | Entry::Link(_)) => {
-                if self.below(&at).next().is_some() {
-                    return Err(format!("{:?} stands where a folder stands", shown()));
-                }
+            (Some(Entry::Dir(_)), Entry::File(..) | Entry::Link(_)) if self.below(&at).next().is_some() => {
+                return Err(format!("{:?} stands where a folder stands", shown()));
             }
             _ => {}
         }

@@ -125,6 +125,9 @@ pub(crate) struct Template {
 }
 
 type SuiteKey = (String, Arch);
+/// One value being made for one key: whoever holds the lock makes it.
+type Slot<T> = Arc<Mutex<Option<Arc<T>>>>;
+type Kept<K, T> = Mutex<HashMap<K, Slot<T>>>;
 
 /// Mints packages. Shared between threads; a suite and its base are read once.
 #[derive(Debug)]
@@ -132,8 +135,8 @@ pub struct Forge {
     options: ForgeOptions,
     apt: Apt,
     pub(crate) downloads: Downloads,
-    suites: Mutex<HashMap<SuiteKey, Arc<Mutex<Option<Arc<Suite>>>>>>,
-    bases: Mutex<HashMap<SuiteKey, Arc<Mutex<Option<Arc<Base>>>>>>,
+    suites: Kept<SuiteKey, Suite>,
+    bases: Kept<SuiteKey, Base>,
 }
 
 impl Forge {
@@ -343,7 +346,7 @@ fn described(name: &PackageName, description: &str, homepage: &str) -> String {
 
 /// Computes a value once for each key; others who ask for the same wait, others who ask for another don't.
 fn once<K: std::hash::Hash + Eq, T>(
-    map: &Mutex<HashMap<K, Arc<Mutex<Option<Arc<T>>>>>>,
+    map: &Kept<K, T>,
     key: K,
     make: impl FnOnce() -> Result<T>,
 ) -> Result<Arc<T>> {
@@ -362,8 +365,7 @@ fn once<K: std::hash::Hash + Eq, T>(
 impl ForgeError {
     /// Unresolved libraries as an error, for those who refuse them.
     pub fn unresolved(minted: &Minted) -> Option<Self> {
-        let list: Vec<String> =
-            minted.unresolved.iter().map(|u| format!("{} needs {}", u.file, u.library)).collect();
+        let list: Vec<String> = minted.unresolved.iter().map(ToString::to_string).collect();
         (!list.is_empty()).then(|| Self::Unresolved {
             package: minted.image.name.to_string(),
             count: list.len(),

@@ -78,8 +78,8 @@ impl Client {
                 Err(
                     e
                     @ (ply_source::SourceError::Connection { .. } | ply_source::SourceError::Stalled { .. }),
-                ) => ForgeError::Network(e),
-                Err(e) => return Err(ForgeError::Network(e)),
+                ) => ForgeError::Network(Box::new(e)),
+                Err(e) => return Err(ForgeError::Network(Box::new(e))),
             };
             if attempt == TRIES {
                 return Err(error);

@@ -19,11 +19,13 @@ mod forge;
 mod http;
 mod inventory;
 mod keg;
+mod locking;
 mod mint;
 mod npm;
 mod observer;
 mod recipe;
 mod registry;
+mod revision;
 
 pub use all::{AllReport, AllRequest, Failure};
 pub use closure::Unresolved;

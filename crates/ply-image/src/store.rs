@@ -24,7 +24,7 @@ pub use verify::{VerifyReport, Wrong};
 use crate::dirs::Dirs;
 use crate::error::{ImageError, Result};
 use ply_manifest::{Arch, Digest, ImageName, PackageName};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -52,7 +52,14 @@ pub struct Store {
 #[derive(Debug, Default)]
 struct Known {
     stamp: Option<(i64, i64)>,
-    entries: Arc<BTreeMap<Digest, Entry>>,
+    entries: Arc<Entries>,
+}
+
+/// Entries, and which of them have a name.
+#[derive(Debug, Default)]
+struct Entries {
+    by_digest: BTreeMap<Digest, Entry>,
+    by_name: HashMap<ImageName, Vec<Digest>>,
 }
 
 impl Store {
@@ -94,7 +101,7 @@ impl Store {
     /// # Errors
     /// As [`Store::get`].
     pub fn list(&self) -> Result<Vec<Entry>> {
-        Ok(self.all()?.values().cloned().collect())
+        Ok(self.all()?.by_digest.values().cloned().collect())
     }
 
     /// Every entry of a package for an arch, highest version first, equal ones by digest.
@@ -104,7 +111,7 @@ impl Store {
     pub fn find(&self, name: &PackageName, arch: Arch) -> Result<Vec<Entry>> {
         let all = self.all()?;
         let mut found: Vec<Entry> =
-            all.values().filter(|e| e.name.name == *name && e.name.arch == arch).cloned().collect();
+            all.by_digest.values().filter(|e| e.name.name == *name && e.name.arch == arch).cloned().collect();
         found.sort_by(|a, b| b.name.version.cmp(&a.name.version).then(a.digest.cmp(&b.digest)));
         Ok(found)
     }
@@ -116,7 +123,8 @@ impl Store {
     /// As [`Store::get`].
     pub fn from_source(&self, source: &str, image: &ImageName) -> Result<Option<Entry>> {
         let all = self.all()?;
-        let found = all.values().filter(|e| e.name == *image);
+        let found =
+            all.by_name.get(image).into_iter().flatten().filter_map(|digest| all.by_digest.get(digest));
         let found = found.filter_map(|e| e.sources.get(source).map(|when| (*when, e)));
         Ok(found.max_by_key(|(when, e)| (*when, e.digest)).map(|(_, e)| e.clone()))
     }
@@ -140,18 +148,19 @@ impl Store {
     }
 
     /// All entries: from memory where the store's folder has not changed since they were read.
-    fn all(&self) -> Result<Arc<BTreeMap<Digest, Entry>>> {
+    fn all(&self) -> Result<Arc<Entries>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let meta = std::fs::metadata(&self.dir).map_err(ImageError::io("read", &self.dir))?;
         let stamp = (meta.mtime(), meta.mtime_nsec());
         if known.stamp == Some(stamp) {
             return Ok(Arc::clone(&known.entries));
         }
-        let mut entries = BTreeMap::new();
+        let mut entries = Entries::default();
         for digest in self.digests()? {
             // One that goes away meanwhile is no error.
             if let Some(entry) = self.get(&digest)? {
-                entries.insert(digest, entry);
+                entries.by_name.entry(entry.name.clone()).or_default().push(digest);
+                entries.by_digest.insert(digest, entry);
             }
         }
         known.entries = Arc::new(entries);

@@ -70,6 +70,11 @@ fn act(words: &[String]) -> Result<u8, RunError> {
             let with_volumes = rest.get(1).is_some_and(|f| f == "--volumes");
             println!("{:?}", ply_run::rm(&context.dirs, &rest[0].parse()?, with_volumes, &ids)?);
         }
+        "volume-rm" => {
+            let context = context(&RunOptions::default())?;
+            let ids = ply_sandbox::Host::probe(&context.cgroup_parent).ids((0, 65_536));
+            ply_run::remove_volumes(&context.dirs, &ids, &ply_run::VolumeChoice::Named(rest[0].clone()))?;
+        }
         "exec" => {
             let (terminal, rest) = match rest.split_first() {
                 Some((flag, rest)) if flag == "-t" => (true, rest),

@@ -70,7 +70,9 @@ pub fn rm(dirs: &Dirs, app: &RunName, with_volumes: bool, ids: &Ids) -> Result<R
     let own = |rows: Vec<VolumeRow>| rows.into_iter().filter(|v| v.app == app.as_str()).collect::<Vec<_>>();
     let runs = state::instances(dirs)?.iter().any(|s| s.app == *app);
     let data = own(volumes(dirs)?);
-    if !runs && installed::installed(dirs, app)?.is_none() && !(with_volumes && !data.is_empty()) {
+    let known = runs || installed::installed(dirs, app)?.is_some();
+    let only_data = with_volumes && !data.is_empty();
+    if !known && !only_data {
         let all = installed::all_installed(dirs)?;
         let near = ply_manifest::nearest(app.as_str(), all.iter().map(|i| i.app.as_str()));
         return Err(RunError::refused(

@@ -32,10 +32,10 @@ impl Context {
 
     /// A path of the command line, made absolute: `~` is the caller's home, relative ones are against its folder.
     pub(crate) fn path(&self, path: &Path) -> PathBuf {
-        if let Ok(rest) = path.strip_prefix("~") {
-            if let Some(home) = std::env::var_os("HOME") {
-                return PathBuf::from(home).join(rest);
-            }
+        if let Ok(rest) = path.strip_prefix("~")
+            && let Some(home) = std::env::var_os("HOME")
+        {
+            return PathBuf::from(home).join(rest);
         }
         let joined = self.cwd.join(path);
         joined.components().filter(|c| *c != std::path::Component::CurDir).collect()

@@ -4,7 +4,7 @@
 use crate::RunError;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 
 /// What the run parent tells the command that started it.
@@ -48,8 +48,9 @@ pub(crate) fn split() -> Result<Side, RunError> {
 }
 
 fn wait(read: OwnedFd) -> Result<Vec<String>, RunError> {
+    // One line, not up to the end: who is still there may hold the pipe open.
     let mut text = String::new();
-    let _ = File::from(read).read_to_string(&mut text);
+    let _ = BufReader::new(File::from(read)).read_line(&mut text);
     match serde_json::from_str(&text) {
         Ok(Told::Running(lines)) => Ok(lines),
         Ok(Told::Failed { code, message, hint }) => Err(RunError::Background { code, message, hint }),
@@ -85,7 +86,8 @@ impl Reporter {
     }
 
     fn tell(mut self, told: &Told) {
-        if let Ok(text) = serde_json::to_vec(told) {
+        if let Ok(mut text) = serde_json::to_vec(told) {
+            text.push(b'\n');
             let _ = self.0.write_all(&text);
         }
     }

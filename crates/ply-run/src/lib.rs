@@ -19,6 +19,8 @@ mod logs;
 pub mod options;
 mod parent;
 pub mod plan;
+#[cfg(test)]
+mod plan_tests;
 mod pool;
 mod ports;
 mod program;

@@ -137,7 +137,10 @@ pub fn logs(
         }
     }
     drop(first);
-    while options.follow {
+    if !options.follow {
+        return Ok(());
+    }
+    loop {
         std::thread::sleep(Duration::from_millis(100));
         for (app, slot, reader) in &mut readers {
             let mut closed = false;
@@ -148,7 +151,6 @@ pub fn logs(
             }
         }
     }
-    Ok(())
 }
 
 fn write_line(

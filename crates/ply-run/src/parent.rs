@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{JoinHandle, spawn_local};
 
+/// How long after its start a run is taken as one that goes on.
+const REST_AFTER: Duration = Duration::from_secs(1);
 /// How long `-d` waits for the app's port.
 const READY_WAIT: Duration = Duration::from_secs(30);
 /// How long after its start an app that dies at once is still this command's matter, under `-d`.
@@ -75,10 +77,18 @@ pub(crate) fn run(ready: Ready, reporter: Option<Reporter>) -> Result<u8, RunErr
     let failed = |why: std::io::Error| RunError::plain(format!("the run parent can't work: {why}"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let signals = Signals::take().map_err(failed)?;
+    allow_descriptors();
     let local = tokio::task::LocalSet::new();
     let code = local.block_on(&runtime, watch(ready, signals, reporter));
     drop(local);
     code
+}
+
+/// As many descriptors as the host allows: a connection takes two. The app's own limit is not this one.
+fn allow_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 async fn watch(mut ready: Ready, signals: Signals, reporter: Option<Reporter>) -> Result<u8, RunError> {
@@ -118,7 +128,10 @@ async fn watch(mut ready: Ready, signals: Signals, reporter: Option<Reporter>) -
     let stop_signal = ready.plan.stop_signal.number();
     let Ready { plan, host, control, held, .. } = ready;
     drop((plan, host));
-    rest();
+    spawn_local(async {
+        tokio::time::sleep(REST_AFTER).await;
+        rest();
+    });
 
     let mut stop = Stop { asked: false, since: None, killed: false, interrupts: 0 };
     while pool.running() > 0 {
@@ -175,7 +188,12 @@ async fn watch(mut ready: Ready, signals: Signals, reporter: Option<Reporter>) -
             }
         }
     }
-    streams.finish(&signals, background).await;
+    let patience = match (background, stop.interrupts >= 2, stop.asked) {
+        (true, _, _) | (_, true, _) => Some(Duration::from_millis(100)),
+        (_, _, true) => Some(Duration::from_secs(2)),
+        _ => None,
+    };
+    streams.finish(&signals, patience).await;
     let code = exit_code(&pool.codes(), stop.asked, stop_signal);
     pool.clear();
     drop(held);
@@ -435,22 +453,24 @@ impl Streams {
         }
     }
 
-    /// Every instance has ended: what they wrote last still goes out, unless the caller has had enough.
-    async fn finish(mut self, signals: &Signals, background: bool) {
+    /// Every instance has ended: what they wrote last still goes out. Who asked for the end waits for a slow reader
+    /// no longer than `patience`; who didn't may still end it by a signal.
+    async fn finish(mut self, signals: &Signals, patience: Option<Duration>) {
         if let Some(input) = self.input.take() {
             input.abort();
         }
-        for output in std::mem::take(&mut self.outputs) {
-            let mut output = output;
-            loop {
+        let until = patience.map(|p| Instant::now() + p);
+        for mut output in std::mem::take(&mut self.outputs) {
+            while !output.is_finished() {
                 tokio::select! {
                     _ = &mut output => break,
-                    () = tokio::time::sleep(Duration::from_millis(100)) => {
-                        if background || signals.next().is_some_and(|s| s != libc::SIGWINCH) {
-                            output.abort();
-                            break;
-                        }
-                    }
+                    () = tokio::time::sleep(Duration::from_millis(50)) => {}
+                }
+                if until.is_some_and(|u| Instant::now() > u)
+                    || signals.next().is_some_and(|s| s != libc::SIGWINCH)
+                {
+                    output.abort();
+                    break;
                 }
             }
         }
@@ -511,10 +531,37 @@ async fn report(reporter: Reporter, ready: &Ready, pool: &Pool, events: &mut Unb
     reporter.running(lines);
 }
 
-/// Nothing more to start: what was needed for that goes back to the system.
+/// It has started and goes on: what was needed for that goes back to the system. The heap's free pages, and the
+/// pages of the program itself that only the start touched (they are in the page cache, should they be needed).
 fn rest() {
-    // SAFETY: a plain call without arguments that matter.
+    // SAFETY: a plain call that gives free heap pages back.
     unsafe { libc::malloc_trim(0) };
+    for (start, length) in clean_program_pages().unwrap_or_default() {
+        // SAFETY: a read-only mapping of a file none of whose pages was ever written: dropped pages come back from
+        // the file as they were.
+        unsafe { libc::madvise(start as *mut libc::c_void, length, libc::MADV_DONTNEED) };
+    }
+}
+
+/// The read-only file mappings of this process without a written page (relocated data has some), as address and
+/// length.
+fn clean_program_pages() -> Option<Vec<(usize, usize)>> {
+    let smaps = std::fs::read_to_string("/proc/self/smaps").ok()?;
+    let mut found = Vec::new();
+    let mut at: Option<(usize, usize)> = None;
+    for line in smaps.lines() {
+        let mut fields = line.split_ascii_whitespace();
+        let first = fields.next()?;
+        if let Some((start, end)) = first.split_once('-') {
+            let (start, end) = (usize::from_str_radix(start, 16).ok()?, usize::from_str_radix(end, 16).ok()?);
+            let read_only = fields.next().is_some_and(|rights| rights == "r-xp" || rights == "r--p");
+            let is_file = fields.nth(3).is_some_and(|path| path.starts_with('/'));
+            at = (read_only && is_file).then(|| (start, end - start));
+        } else if first == "Anonymous:" && fields.next() == Some("0") {
+            found.extend(at.take());
+        }
+    }
+    Some(found)
 }
 
 #[cfg(test)]

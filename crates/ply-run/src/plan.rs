@@ -268,7 +268,7 @@ pub fn plan(input: &PlanInput<'_>) -> Result<Plan, RunError> {
     if options.privileged {
         notices.push("--privileged: it keeps every capability and has no filter".to_owned());
     }
-    notices.extend(input.host.notices());
+    notices.extend(host_notices(input.host, &limits));
     notices.extend(not_acted_on(manifest));
 
     let inits = ["/init", "/sbin/init", "/usr/sbin/init", "/lib/systemd/systemd", "/usr/lib/systemd/systemd"];
@@ -315,16 +315,20 @@ pub fn plan(input: &PlanInput<'_>) -> Result<Plan, RunError> {
 
 /// Rootless, every id that the run needs must be one of the caller's own.
 fn check_ids(user: &User, host: &Host) -> Result<(), RunError> {
-    if host.root {
-        return Ok(());
-    }
+    let ply_sandbox::Ids::Rootless { sub_uids, sub_gids, .. } = host.ids((0, 0)) else { return Ok(()) };
     let reach = |ranges: &[(u32, u32)]| 1 + ranges.iter().map(|(_, n)| u64::from(*n)).sum::<u64>();
-    let (uids, gids) = (reach(&host.sub_ids.uids), reach(&host.sub_ids.gids));
+    let (uids, gids) = (reach(&sub_uids), reach(&sub_gids));
     let gid = user.groups.iter().copied().max().unwrap_or(0).max(user.gid);
     if u64::from(user.uid) < uids && u64::from(gid) < gids {
         return Ok(());
     }
     let what = format!("it runs as {} ({}:{})", user.name, user.uid, user.gid);
+    if !host.sub_ids.is_empty() && (host.newuidmap.is_none() || host.newgidmap.is_none()) {
+        return Err(RunError::refused(
+            format!("{what}, and newuidmap and newgidmap are not installed, so only root exists inside"),
+            "install them: sudo apt install uidmap; or run it with --user root",
+        ));
+    }
     if uids == 1 || gids == 1 {
         return Err(RunError::refused(
             format!("{what}, and your account has no id range, so only root exists inside"),
@@ -464,6 +468,26 @@ fn environment(
         },
     };
     compose(&parts, input.caller)
+}
+
+/// What the host doesn't give and this run asks for. (`RLIMIT_NPROC` holds the number of processes in any case
+/// where there is a user namespace.)
+fn host_notices(host: &Host, limits: &PlannedLimits) -> Vec<String> {
+    let lacks = [
+        ("mem", limits.memory_bytes.is_some() && !host.enforced.memory),
+        ("cpu", limits.cpu_millis.is_some() && !host.enforced.cpu),
+        ("pids", !host.enforced.pids && matches!(host.ids((0, 0)), ply_sandbox::Ids::Host)),
+    ];
+    let lacks: Vec<&str> = lacks.iter().filter(|(_, lacks)| *lacks).map(|(name, _)| *name).collect();
+    let reword = |notice: String| match notice.strip_prefix("not enforced on this host: ") {
+        None => Some(notice),
+        Some(_) if lacks.is_empty() => None,
+        Some(rest) => {
+            let why = rest.find(" (").map_or("", |at| &rest[at..]);
+            Some(format!("not enforced on this host: {}{why}", lacks.join(", ")))
+        }
+    };
+    host.notices().into_iter().filter_map(reword).collect()
 }
 
 /// What real packages declare and this version doesn't act on yet, in one line.

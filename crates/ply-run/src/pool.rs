@@ -7,7 +7,7 @@ use ply_image::Dirs;
 use ply_sandbox::Instance;
 use serde_json::json;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -19,19 +19,31 @@ pub(crate) struct Slot {
     pub(crate) state: InstanceState,
 }
 
+/// Sockets that were made inside ahead of need: going in costs a thread or a process, so the busier a slot is, the
+/// more are made at once.
+#[derive(Default)]
+struct Stock {
+    sockets: Vec<OwnedFd>,
+    batch: usize,
+}
+
+/// The most sockets that are made at once.
+const BATCH_MAX: usize = 32;
+
 /// All slots of a run.
 pub(crate) struct Pool {
     pub(crate) slots: RefCell<Vec<Slot>>,
     pub(crate) dirs: Dirs,
     turn: Cell<usize>,
     told: RefCell<BTreeSet<(u32, u16)>>,
+    stock: RefCell<BTreeMap<(u32, bool), Stock>>,
     pub(crate) say: Box<dyn Fn(&str)>,
 }
 
 impl Pool {
     pub(crate) fn new(dirs: Dirs, say: Box<dyn Fn(&str)>) -> Self {
-        let (slots, told) = (RefCell::default(), RefCell::default());
-        Self { slots, dirs, turn: Cell::new(0), told, say }
+        let (slots, told, stock) = (RefCell::default(), RefCell::default(), RefCell::default());
+        Self { slots, dirs, turn: Cell::new(0), told, stock, say }
     }
 
     /// Puts a running instance into its slot.
@@ -100,6 +112,8 @@ impl Pool {
         state.target = None;
         self.save(state);
         slot.instance = None;
+        let ended = state.slot;
+        self.stock.borrow_mut().retain(|(slot, _), _| *slot != ended);
         true
     }
 
@@ -141,8 +155,14 @@ impl Backends for Pool {
         let slots = self.slots.borrow();
         let instance = slots.iter().find(|s| s.state.slot == slot).and_then(|s| s.instance.as_ref());
         let instance = instance.ok_or(io::ErrorKind::NotConnected)?;
-        let mut sockets = if ipv6 { instance.tcp6_sockets(1)? } else { instance.tcp_sockets(1)? };
-        sockets.pop().ok_or_else(|| io::ErrorKind::NotConnected.into())
+        let mut all = self.stock.borrow_mut();
+        let stock = all.entry((slot, ipv6)).or_default();
+        if stock.sockets.is_empty() {
+            stock.batch = (stock.batch * 2).clamp(1, BATCH_MAX);
+            stock.sockets =
+                if ipv6 { instance.tcp6_sockets(stock.batch)? } else { instance.tcp_sockets(stock.batch)? };
+        }
+        stock.sockets.pop().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
     fn count(&self) -> usize {

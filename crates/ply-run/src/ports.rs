@@ -118,7 +118,7 @@ mod tests {
         let closed = port(&local);
         drop(local);
         assert_eq!(inside(pid, closed), Inside::Nothing);
-        assert_eq!(free_near(port(&open), "0.0.0.0".parse().unwrap()).is_some(), true);
+        assert!(free_near(port(&open), "0.0.0.0".parse().unwrap()).is_some());
     }
 
     #[test]

@@ -53,14 +53,16 @@ pub(crate) fn watched(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 
 /// A descriptor that is waited for where the kernel can tell, and taken as ready where it can't (files).
 pub(crate) enum Waitable {
-    Polled(AsyncFd<OwnedFd>),
+    /// With whether a read or write of it may block: then each is asked for first.
+    Polled(AsyncFd<OwnedFd>, bool),
     Always(OwnedFd),
 }
 
 impl Waitable {
     pub(crate) fn new(fd: OwnedFd, interest: Interest) -> io::Result<Self> {
+        let blocks = !rustix::fs::fcntl_getfl(&fd)?.contains(OFlags::NONBLOCK);
         match register(fd, interest) {
-            Ok(polled) => Ok(Self::Polled(polled)),
+            Ok(polled) => Ok(Self::Polled(polled, blocks)),
             Err((fd, e)) if e.raw_os_error() == Some(libc::EPERM) => Ok(Self::Always(fd)),
             Err((_, e)) => Err(e),
         }
@@ -74,13 +76,29 @@ impl Waitable {
     ) -> io::Result<T> {
         match self {
             Self::Always(fd) => work(fd.as_fd()),
-            Self::Polled(polled) => polled.async_io(interest, |fd| work(fd.as_fd())).await,
+            Self::Polled(polled, blocks) => {
+                let careful = |fd: &OwnedFd| -> io::Result<T> {
+                    if *blocks && !ready_now(fd.as_fd(), interest)? {
+                        return Err(io::ErrorKind::WouldBlock.into());
+                    }
+                    work(fd.as_fd())
+                };
+                polled.async_io(interest, careful).await
+            }
         }
     }
 
     async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.ready(Interest::READABLE, |fd| Ok(rustix::io::read(fd, &mut *buffer)?)).await
     }
+}
+
+/// Whether a descriptor of the caller's, which can't be made not to block, takes or gives something right now.
+fn ready_now(fd: BorrowedFd<'_>, interest: Interest) -> io::Result<bool> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let wanted = if interest.is_readable() { PollFlags::IN } else { PollFlags::OUT };
+    let mut polled = [PollFd::from_borrowed_fd(fd, wanted)];
+    Ok(poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? > 0)
 }
 
 /// One of the caller's own outputs, shared by every stream that goes there. Writes are whole: two streams never
@@ -195,10 +213,10 @@ pub(crate) async fn pump_out(from: OwnedFd, stream: Stream, outlet: Outlet) -> i
 fn take(fd: BorrowedFd<'_>, outlet: &Outlet, stream: Stream) -> io::Result<(usize, Vec<u8>)> {
     let mut buffer = [0_u8; CHUNK];
     let n = rustix::io::read(fd, &mut buffer)?;
-    if let Some(ring) = &outlet.ring {
-        if let Err(e) = ring.borrow_mut().write(stream, &buffer[..n], SystemTime::now()) {
-            (outlet.log_failed)(e);
-        }
+    if let Some(ring) = &outlet.ring
+        && let Err(e) = ring.borrow_mut().write(stream, &buffer[..n], SystemTime::now())
+    {
+        (outlet.log_failed)(e);
     }
     Ok((n, if outlet.sink.is_some() { buffer[..n].to_vec() } else { Vec::new() }))
 }
@@ -344,7 +362,7 @@ mod tests {
             let give = pump_in(file.into(), ours, |_| true);
             set_nonblocking(&theirs).unwrap();
             let take = pump_out(theirs, Stream::Out, outlet(Some(sink), None));
-            let (give, take) = tokio::join!(async { give.await }, take);
+            let (give, take) = tokio::join!(give, take);
             give.unwrap();
             take.unwrap();
         });

@@ -159,7 +159,6 @@ fn take_name(run_dir: &Path, name: &RunName) -> Result<LockFile, RunError> {
 }
 
 /// The host folders of each slot's volumes, and the locks that keep them.
-#[expect(clippy::type_complexity, reason = "folders a slot, and locks; taken apart at once")]
 fn make_volumes(
     found: &Found,
     plan: &Plan,

@@ -78,16 +78,16 @@ fn set(text: &str, dotted: &str, value: Value) -> Option<String> {
         if !table.contains_key(key) {
             let mut new = Table::new();
             new.set_implicit(true);
-            // A volume written short, as a path, becomes the table that it stands for.
             table.insert(key, Item::Table(new));
         }
         item = table.get_mut(key)?;
-        if let Some(short) = item.as_str().map(str::to_owned) {
-            if tables.first().is_some_and(|_| parts[0] == "volumes") {
-                let mut table = toml_edit::InlineTable::new();
-                table.insert("path", short.into());
-                *item = Item::Value(Value::InlineTable(table));
-            }
+        // A volume written short, as a path, becomes the table that it stands for.
+        if parts[0] == "volumes"
+            && let Some(short) = item.as_str().map(str::to_owned)
+        {
+            let mut table = toml_edit::InlineTable::new();
+            table.insert("path", short.into());
+            *item = Item::Value(Value::InlineTable(table));
         }
     }
     let table = item.as_table_like_mut()?;

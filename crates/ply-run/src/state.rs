@@ -203,11 +203,11 @@ pub fn running_digests(dirs: &Dirs) -> Result<BTreeSet<Digest>, RunError> {
 pub fn sweep(dirs: &Dirs, host: &ply_sandbox::Host, cgroup_parent: &Path) -> usize {
     let mut swept = 0;
     for path in state_files(dirs) {
-        if let Ok(Some(state)) = read_json::<InstanceState>(&path) {
-            if !alive(state.parent) {
-                let _ = std::fs::remove_file(&path);
-                swept += 1;
-            }
+        if let Ok(Some(state)) = read_json::<InstanceState>(&path)
+            && !alive(state.parent)
+        {
+            let _ = std::fs::remove_file(&path);
+            swept += 1;
         }
     }
     if swept > 0 {

@@ -114,8 +114,9 @@ fn set_v2(folder: &Path, host: &Host, limits: &Limits) -> io::Result<()> {
     }
     if let Some(bytes) = limits.memory.filter(|_| host.enforced.memory) {
         set("memory.max", bytes.to_string())?;
-        // Reclaim starts early, so that a leak is slowed before it is killed.
-        set("memory.high", (bytes - bytes / 16).to_string())?;
+        // Reclaim starts a little early. Only a little: past it the kernel slows every allocation down by the
+        // square of the excess, and a leak is to meet the OOM killer within seconds, not to crawl towards it.
+        set("memory.high", (bytes - (bytes / 64).min(64 << 20)).to_string())?;
         // Where the kernel has no swap accounting the file isn't there.
         let _ = set("memory.swap.max", "0".into());
         set("memory.oom.group", "1".into())?;
@@ -128,24 +129,24 @@ fn set_v2(folder: &Path, host: &Host, limits: &Limits) -> io::Result<()> {
 
 /// Who made something on this host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Owner {
+pub(crate) struct Owner {
     pid: i32,
     start_time: u64,
 }
 
 impl Owner {
-    fn me() -> Self {
+    pub(crate) fn me() -> Self {
         let pid = std::process::id() as i32;
         Self { pid, start_time: crate::instance::start_time(pid).unwrap_or(0) }
     }
 
     /// Of a folder's name, `<id>.<pid>-<start time>`.
-    fn of(name: &str) -> Option<Self> {
+    pub(crate) fn of(name: &str) -> Option<Self> {
         let (pid, start_time) = name.rsplit_once('.')?.1.split_once('-')?;
         Some(Self { pid: pid.parse().ok()?, start_time: start_time.parse().ok()? })
     }
 
-    fn lives(self) -> bool {
+    pub(crate) fn lives(self) -> bool {
         crate::instance::start_time(self.pid) == Some(self.start_time)
     }
 }

@@ -21,7 +21,7 @@ pub enum LaunchError {
         reason: String,
     },
     /// The working directory isn't there, or isn't a directory.
-    #[error("the working directory isn't in the image: {path} ({source})")]
+    #[error("the working directory isn't in the image: {path} ({reason})", reason = reason(source))]
     Workdir {
         /// The path inside.
         path: String,
@@ -29,7 +29,7 @@ pub enum LaunchError {
         source: io::Error,
     },
     /// A host path that was to be bound isn't there or can't be read.
-    #[error("can't bind {path}: {source}", path = path.display())]
+    #[error("can't bind {path}: {reason}", path = path.display(), reason = reason(source))]
     Source {
         /// The host path.
         path: PathBuf,
@@ -63,7 +63,7 @@ pub enum LaunchError {
         hint: String,
     },
     /// A layer can't be mounted.
-    #[error("can't mount the layer {digest}: {source}")]
+    #[error("can't mount the layer {digest}: {reason}", reason = reason(source))]
     Layer {
         /// The layer's digest.
         digest: String,
@@ -80,13 +80,22 @@ pub enum LaunchError {
     #[error("the instance isn't running: {0}")]
     Gone(String),
     /// A step failed.
-    #[error("{step}: {source}")]
+    #[error("{step}: {reason}", reason = reason(source))]
     Step {
         /// Which.
         step: Step,
         /// The system's reason.
         source: io::Error,
     },
+}
+
+/// The system's reason without its number.
+pub(crate) fn reason(error: &io::Error) -> String {
+    let mut text = error.to_string();
+    if let Some(at) = text.find(" (os error ") {
+        text.truncate(at);
+    }
+    text
 }
 
 impl LaunchError {

@@ -196,7 +196,7 @@ fn joined(plan: &Plan<'_>) -> Result<Infallible, Failure> {
         Some(fds) => Standard::Fds(fds),
         None => Standard::Terminal(terminal(plan)?),
     };
-    plan.app.become_app(plan.socket, standard, Some(plan.guard))
+    plan.app.become_app(plan.socket, standard, Some(plan.guard));
 }
 
 /// A terminal out of the box's devpts, which is looked up without following anything, and must be one.

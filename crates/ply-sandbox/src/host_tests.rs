@@ -105,11 +105,31 @@ fn what_is_missing_is_one_sentence_with_a_hint() {
         let error = host.check().unwrap_err();
         format!("{error} / {}", error.hint().unwrap())
     };
-    insta::assert_snapshot!(say(|host| host.kernel.overlay = false), @"");
-    insta::assert_snapshot!(say(|host| host.kernel.seccomp = false), @"");
-    insta::assert_snapshot!(say(|host| host.kernel.version = (5, 4)), @"");
-    insta::assert_snapshot!(
-        say(|host| host.kernel.user_namespaces = Err("sysctl user.max_user_namespaces is 0".into())), @"");
+    for (said, expected) in [
+        (
+            say(|host| host.kernel.overlay = false),
+            "this host can't run the box: its kernel has no overlay filesystem / load it as root: modprobe overlay",
+        ),
+        (
+            say(|host| host.kernel.seccomp = false),
+            "this host can't run the box: its kernel has no system call filters / it needs CONFIG_SECCOMP_FILTER",
+        ),
+        (
+            say(|host| {
+                host.kernel.version = (5, 4);
+                host.kernel.release = "5.4.0".into();
+            }),
+            "this host can't run the box: its kernel is too old: 5.4.0 / Linux 5.12 is the oldest that has all the \
+             mount calls; 6.6 or newer gives everything",
+        ),
+        (
+            say(|host| host.kernel.user_namespaces = Err("sysctl user.max_user_namespaces is 0".into())),
+            "this host can't run the box: user namespaces are off for this user (sysctl user.max_user_namespaces \
+             is 0) / run ply as root, or let users make user namespaces",
+        ),
+    ] {
+        assert_eq!(said, expected);
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use crate::cgroup::Cgroups;
 use crate::error::Step;
 use crate::rootfs::above_standard;
+use crate::scratch::Scratch;
 use crate::sys::{Sys, check, raw};
 use crate::wire::{At, Failure};
 use crate::{ExecTarget, inner};
@@ -66,6 +67,8 @@ pub struct Instance {
     /// Dropped before the cgroups, which must be empty then.
     pub(crate) born: Born,
     pub(crate) cgroups: Cgroups,
+    /// The last to go.
+    pub(crate) _scratch: Option<Scratch>,
 }
 
 impl Instance {
@@ -79,7 +82,7 @@ impl Instance {
         self.target.app
     }
 
-    /// What [`crate::exec`] needs to join this box, to be kept in a state file.
+    /// What [`crate::exec()`] needs to join this box, to be kept in a state file.
     pub fn target(&self) -> &ExecTarget {
         &self.target
     }

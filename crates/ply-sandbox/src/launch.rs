@@ -9,6 +9,7 @@ use crate::keeper::on_keeper;
 use crate::plan::{Plan, Target};
 use crate::rights::{self, App, Standard};
 use crate::rootfs::{self, DATA, Overlay, PLAIN, above_standard, filesystem};
+use crate::scratch::Scratch;
 use crate::sys::{self, NO_DEV, NO_EXEC, NO_SUID, READ_ONLY, Side, borrow, raw};
 use crate::wire::{self, At, Failure, Message};
 use crate::{ExecTarget, Host, Instance, LaunchError, Network, ProcessId, Spec, Stdio, layers, userns};
@@ -44,7 +45,8 @@ pub fn launch(spec: &Spec, context: &LaunchContext<'_>, stdio: Stdio) -> Result<
 /// The parent's side. Whatever it holds when it returns early takes its part away by itself.
 fn parent(spec: &Spec, context: &LaunchContext<'_>, stdio: Stdio) -> Result<Instance, LaunchError> {
     // Everything the child will need is laid out before the clone: the child can't allocate.
-    let plan = Plan::new(spec, context.host)?;
+    let scratch = Scratch::make(spec, context.host, context.data_dir)?;
+    let plan = Plan::new(spec, context.host, scratch.as_ref().map(|scratch| scratch.path.as_path()))?;
     let app = App::new(&spec.process, &spec.process.argv, &spec.ids, spec.privileged, spec.limits.pids)?;
     let standard = stdio.above_standard()?;
 
@@ -91,7 +93,7 @@ fn parent(spec: &Spec, context: &LaunchContext<'_>, stdio: Stdio) -> Result<Inst
         let images = !context.host.needs_trees();
         let layers = layers::clones(context.run_dir, &spec.layers, images, map)?;
         let layers = rootfs::numbers(&layers);
-        made.push(rootfs::overlay(&Overlay { layers: &layers, ..options })?);
+        made.push(rootfs::overlay_by_parent(&Overlay { layers: &layers, ..options })?);
         plan.open_mounts(spec, map, &mut made)?;
         let borrowed: Vec<_> = made.iter().map(AsFd::as_fd).collect();
         wire::send(ours.as_fd(), Message::Go, &borrowed).map_err(|_| talk(&ours, spec))?;
@@ -133,6 +135,7 @@ fn parent(spec: &Spec, context: &LaunchContext<'_>, stdio: Stdio) -> Result<Inst
         terminal,
         born,
         cgroups,
+        _scratch: scratch,
         exit: None,
     })
 }
@@ -296,19 +299,15 @@ fn first_process(
 
     if !plan.init {
         say_app(socket)?;
-        return app.become_app(socket, standard, Some(guard));
+        app.become_app(socket, standard, Some(guard));
     }
     // SAFETY: the child goes into `become_app` and never returns from here.
     match unsafe { sys::clone3(0, None) }.at(Step::Fork)? {
         Side::Child => {
-            let failure = match say_app(socket) {
-                Ok(()) => {
-                    let Err(failure) = app.become_app(socket, standard, None);
-                    failure
-                }
-                Err(failure) => failure,
-            };
-            wire::report_and_exit(socket, failure)
+            if let Err(failure) = say_app(socket) {
+                wire::report_and_exit(socket, failure);
+            }
+            app.become_app(socket, standard, None)
         }
         Side::Parent { pid, .. } => crate::init::keep_house(pid, guard),
     }

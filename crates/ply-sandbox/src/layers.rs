@@ -55,7 +55,17 @@ fn tree_clones(layers: &[Layer]) -> Result<Vec<OwnedFd>, LaunchError> {
 }
 
 fn image_clones(run_dir: &Path, layers: &[Layer]) -> Result<Vec<OwnedFd>, LaunchError> {
-    let pin = Pin::open(run_dir).map_err(pin_error)?;
+    let pin = match Pin::open(run_dir) {
+        // No namespace that may be bound here could be made: the layers are mounted for this box alone.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            let mount = |layer: &Layer| {
+                mount_image(&layer.image)
+                    .map_err(|source| LaunchError::Layer { digest: layer.digest.clone(), source })
+            };
+            return layers.iter().map(mount).collect();
+        }
+        pin => pin.map_err(pin_error)?,
+    };
     let missing: Vec<&Layer>;
     {
         let found =
@@ -206,9 +216,21 @@ impl Pin {
         }
         let path = run_dir.join("layers");
         File::options().create(true).append(true).open(&path)?;
-        let namespace = apart(empty_namespace)??;
-        rustix::mount::mount_bind(format!("/proc/self/fd/{}", namespace.as_raw_fd()), &path)?;
-        Ok(Self(namespace))
+        // A mount namespace can only be bound into one with a smaller number (the kernel rules out loops that way),
+        // and from Linux 6.18 on each processor hands numbers out from a block of its own. The processor on which
+        // our own namespace was made gives a greater one for certain: each is tried until one does.
+        let mut tried = Err(Errno::INVAL.into());
+        for cpu in cpus()? {
+            let namespace = apart(|| on_cpu(cpu).and_then(|()| empty_namespace()))??;
+            tried = rustix::mount::mount_bind(format!("/proc/self/fd/{}", namespace.as_raw_fd()), &path)
+                .map(|()| Self(namespace))
+                .map_err(io::Error::from);
+            match &tried {
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+                _ => break,
+            }
+        }
+        tried
     }
 
     fn existing(run_dir: &Path) -> io::Result<Option<Self>> {
@@ -230,8 +252,23 @@ impl Pin {
     }
 }
 
+/// The processors that this thread may run on; first none in particular.
+fn cpus() -> io::Result<Vec<Option<usize>>> {
+    let allowed = rustix::thread::sched_getaffinity(None)?;
+    let each = (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).map(Some);
+    Ok([None].into_iter().chain(each).collect())
+}
+
+/// Binds this thread to a processor.
+fn on_cpu(cpu: Option<usize>) -> io::Result<()> {
+    let Some(cpu) = cpu else { return Ok(()) };
+    let mut only = rustix::thread::CpuSet::new();
+    only.set(cpu);
+    Ok(rustix::thread::sched_setaffinity(None, &only)?)
+}
+
 /// Runs `work` on a thread that ends with it.
-fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
+pub(crate) fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(256 << 10).spawn_scoped(scope, work)?;
         thread.join().map_err(|_| io::Error::other("a helper thread panicked"))

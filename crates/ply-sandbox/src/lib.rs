@@ -1,7 +1,7 @@
 //! One process in a box: namespaces, ids, mounts, devices, rights, limits, init, exec.
 //!
-//! [`Spec`] is a box as plain data, [`Host`] is what this machine can do, as plain data. [`launch`] makes the
-//! one out of the other and gives an [`Instance`]; [`exec`] starts one more process in a box that runs.
+//! [`Spec`] is a box as plain data, [`Host`] is what this machine can do, as plain data. [`launch()`] makes the
+//! one out of the other and gives an [`Instance`]; [`exec()`] starts one more process in a box that runs.
 
 #![cfg(target_os = "linux")]
 
@@ -20,6 +20,7 @@ mod masks;
 mod plan;
 mod rights;
 mod rootfs;
+mod scratch;
 mod seccomp;
 mod seccomp_table;
 mod spec;
@@ -38,6 +39,7 @@ pub use host::{CgroupKind, Enforced, Host, Kernel};
 pub use instance::{Exit, Instance, ProcessId, Stdio, WindowSize};
 pub use launch::{LaunchContext, launch};
 pub use layers::{GcReport, gc};
+pub use scratch::sweep_scratch;
 pub use spec::{
     Ids, Layer, Limits, Mount, MountOwner, Network, Process, ScratchFile, ScratchFolder, ScratchLink, Spec,
 };

@@ -3,9 +3,10 @@
 //! something else), and every place is opened once (CVE-2025-31133). Nothing here allocates.
 
 use crate::error::Step;
-use crate::inside::{attach, beneath, copy};
+use crate::inside::{Buffer, attach, beneath, copy};
 use crate::rootfs::{DATA, filesystem};
 use crate::sys::{self, NO_DEV, NO_EXEC, NO_SUID, READ_ONLY, Sys};
+use crate::terminal::decimal;
 use crate::wire::{At, Failure};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -41,6 +42,17 @@ pub(crate) fn mask(proc: &OwnedFd, sys: &OwnedFd, null: &OwnedFd) -> Result<(), 
     }
     for path in SYS_HIDDEN {
         hide(sys, path, null, &mut empty).at(Step::Mask)?;
+    }
+    // How hot each processor was: a side channel that Docker hides too.
+    for cpu in 0.. {
+        let mut path = Buffer::new();
+        path.push(b"devices/system/cpu/cpu").at(Step::Mask)?;
+        decimal(cpu, &mut path).at(Step::Mask)?;
+        if beneath(sys, path.as_c_str().at(Step::Mask)?, OFlags::PATH).is_err() {
+            break;
+        }
+        path.push(b"/thermal_throttle").at(Step::Mask)?;
+        hide(sys, path.as_c_str().at(Step::Mask)?, null, &mut empty).at(Step::Mask)?;
     }
     for path in PROC_READ_ONLY {
         match beneath(proc, path, OFlags::PATH) {

@@ -36,6 +36,8 @@ pub(crate) struct Plan {
     /// Where the caller's arguments are in memory.
     pub(crate) arguments: (usize, usize),
     trees: Option<Vec<CString>>,
+    by_path: bool,
+    scratch: Option<CString>,
     owner: (u32, u32),
     size: CString,
     inodes: CString,
@@ -51,7 +53,7 @@ pub(crate) struct Target {
 }
 
 impl Plan {
-    pub(crate) fn new(spec: &Spec, host: &Host) -> Result<Self, LaunchError> {
+    pub(crate) fn new(spec: &Spec, host: &Host, scratch: Option<&Path>) -> Result<Self, LaunchError> {
         check(spec)?;
         let rootless = matches!(spec.ids, Ids::Rootless { .. });
         let trees = spec
@@ -67,7 +69,6 @@ impl Plan {
             .map(|(name, number)| Device::usual(name, *number))
             .chain(spec.devices.iter().map(|path| Device::asked(path)))
             .collect::<Result<Vec<_>, _>>()?;
-        let _ = host;
         Ok(Self {
             hostname: c(&spec.hostname)?,
             user_namespace: !matches!(spec.ids, Ids::Host),
@@ -106,6 +107,8 @@ impl Plan {
             privileged: spec.privileged,
             tty_group: has_id(&spec.ids, 5, false),
             arguments: crate::init::arguments(),
+            by_path: !host.kernel.overlay_detached,
+            scratch: scratch.map(c_path).transpose()?,
             trees: if rootless { Some(trees?) } else { None },
             owner: match spec.ids {
                 Ids::Leased { start, .. } => (start, start),
@@ -123,7 +126,15 @@ impl Plan {
     }
 
     fn overlay(&self, inside: bool) -> Overlay<'_> {
-        Overlay { layers: &[], size: &self.size, inodes: &self.inodes, owner: self.owner, inside }
+        Overlay {
+            layers: &[],
+            size: &self.size,
+            inodes: &self.inodes,
+            owner: self.owner,
+            inside,
+            by_path: self.by_path,
+            folder: self.scratch.as_deref(),
+        }
     }
 
     /// The overlay that the parent makes, its layers still missing.
@@ -343,7 +354,12 @@ fn check(spec: &Spec) -> Result<(), LaunchError> {
                     Ids::Rootless { sub_uids, .. } if sub_uids.is_empty() => {
                         "this user has no delegated range, so only root exists inside".into()
                     }
-                    _ => "it is past the delegated range".into(),
+                    Ids::Rootless { sub_uids, sub_gids, .. } => {
+                        let ranges = if is_user { sub_uids } else { sub_gids };
+                        let count = ranges.iter().map(|(_, count)| u64::from(*count)).sum::<u64>();
+                        format!("the box has {} ids", count + 1)
+                    }
+                    Ids::Host => "it isn't one".into(),
                 },
             });
         }
@@ -378,7 +394,7 @@ pub(crate) fn explain(failure: Failure, spec: &Spec) -> LaunchError {
             Errno::BUSY => "it is the root".into(),
             Errno::ROFS => "it would have to be made in a folder of the host".into(),
             Errno::ACCESS | Errno::PERM => "it may not be entered".into(),
-            _ => source.to_string(),
+            _ => crate::error::reason(&source),
         },
     };
     match failure.step {
@@ -421,7 +437,7 @@ pub(crate) fn explain_start(failure: Failure, argv: &[String], workdir: &str) ->
                 Errno::ACCESS => "it isn't an executable file for this user".into(),
                 Errno::LOOP => "its links lead out of the image".into(),
                 Errno::TOOBIG => "its arguments and environment are too long".into(),
-                _ => source.to_string(),
+                _ => crate::error::reason(&source),
             },
         },
         _ => failure.into(),

@@ -7,7 +7,7 @@ use crate::seccomp::{self, Instruction};
 use crate::spec::Process;
 use crate::stub::{REPORT_FD, STUB_FD};
 use crate::sys::{self, Sys, borrow, check};
-use crate::wire::{At, Failure};
+use crate::wire::{self, At, Failure};
 use crate::{Ids, LaunchError};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Uid};
 use rustix::io::Errno;
@@ -129,10 +129,16 @@ impl App {
         self.stub.as_raw_fd()
     }
 
-    /// Becomes the app. Comes back only with what went wrong.
-    pub(crate) fn become_app(
+    /// Becomes the app, or says on the socket what went wrong and ends this process.
+    pub(crate) fn become_app(&self, socket: RawFd, standard: Standard, guard: Option<RawFd>) -> ! {
+        let report = Cell::new(socket);
+        let Err(failure) = self.steps(&report, standard, guard);
+        wire::report_and_exit(report.get(), failure)
+    }
+
+    fn steps(
         &self,
-        socket: RawFd,
+        report: &Cell<RawFd>,
         standard: Standard,
         guard: Option<RawFd>,
     ) -> Result<Infallible, Failure> {
@@ -164,7 +170,7 @@ impl App {
         }
         // 3 is the report and 4 the stub until the exec; nothing else is open from here on. The guard moves to 5
         // if there is one, and is closed before the exec.
-        let places = [(socket, REPORT_FD), (self.stub(), STUB_FD), (guard.unwrap_or(-1), STUB_FD + 1)];
+        let places = [(report.get(), REPORT_FD), (self.stub(), STUB_FD), (guard.unwrap_or(-1), STUB_FD + 1)];
         let places = &places[..2 + usize::from(guard.is_some())];
         for &(fd, place) in places {
             // The stub itself closes the report on the app's exec: it needs it until then.
@@ -172,6 +178,7 @@ impl App {
             // SAFETY: all descriptors that are still needed are 10 or above.
             check(i64::from(unsafe { libc::dup3(fd, place, flags) })).at(Step::Descriptors)?;
         }
+        report.set(REPORT_FD);
         sys::close_range((STUB_FD + places.len() as i32 - 1) as u32, u32::MAX, 0).at(Step::Descriptors)?;
         default_signals();
         rustix::process::umask(Mode::from_raw_mode(0o022));

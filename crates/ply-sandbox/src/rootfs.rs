@@ -1,10 +1,13 @@
 //! Filesystems that are made, not found: tmpfs and the overlay. Used by the parent (rootful) and by the child
 //! (rootless), so nothing here allocates.
 
+use crate::LaunchError;
 use crate::error::Step;
-use crate::sys::{Sys, borrow, raw};
+use crate::inside::{Buffer, attach, copy};
+use crate::sys::{self, Sys, borrow, raw};
+use crate::terminal::decimal;
 use crate::wire::{At, Failure};
-use rustix::fs::{Gid, Mode, Uid};
+use rustix::fs::{Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_fd, fsconfig_set_flag,
@@ -45,6 +48,10 @@ pub(crate) struct Overlay<'a> {
     pub(crate) owner: (u32, u32),
     /// The mounter is inside the user namespace.
     pub(crate) inside: bool,
+    /// The kernel wants paths (before 6.15): the caller is in a mount namespace in which nobody looks at `/sys`.
+    pub(crate) by_path: bool,
+    /// A folder for scratch where tmpfs can't be the upper.
+    pub(crate) folder: Option<&'a CStr>,
 }
 
 /// The overlay over the layers with its scratch on tmpfs, detached.
@@ -52,29 +59,20 @@ pub(crate) struct Overlay<'a> {
 /// nodev stands on the overlay and not only on the layers: it is the overlay's inodes that are opened, and
 /// without it a device node in an image works.
 pub(crate) fn overlay(wanted: &Overlay<'_>) -> Result<OwnedFd, Failure> {
-    let tmpfs = filesystem(
-        c"tmpfs",
-        &[(c"size", wanted.size), (c"nr_inodes", wanted.inodes), (c"mode", c"0700")],
-        PLAIN,
-    )
-    .at(Step::Upper)?;
-    let folder = |name: &CStr, mode: u32| -> Sys<OwnedFd> {
-        rustix::fs::mkdirat(&tmpfs, name, Mode::from_raw_mode(mode))?;
-        let fd = rustix::fs::openat(
-            &tmpfs,
-            name,
-            rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC,
-            Mode::empty(),
-        )?;
-        rustix::fs::chmodat(&tmpfs, name, Mode::from_raw_mode(mode), rustix::fs::AtFlags::empty())?;
-        if !wanted.inside {
-            let (uid, gid) = (Uid::from_raw(wanted.owner.0), Gid::from_raw(wanted.owner.1));
-            rustix::fs::chownat(&tmpfs, name, Some(uid), Some(gid), rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?;
-        }
-        Ok(fd)
+    let scratch = match wanted.folder {
+        Some(path) => rustix::fs::open(path, FOLDER, Mode::empty()).at(Step::Upper)?,
+        None => filesystem(
+            c"tmpfs",
+            &[(c"size", wanted.size), (c"nr_inodes", wanted.inodes), (c"mode", c"0700")],
+            PLAIN,
+        )
+        .at(Step::Upper)?,
     };
-    let upper = folder(c"upper", 0o755).at(Step::Upper)?;
-    let work = folder(c"work", 0o700).at(Step::Upper)?;
+    if wanted.by_path {
+        return overlay_by_path(wanted, &scratch);
+    }
+    let upper = scratch_folder(wanted, &scratch, c"upper", 0o755).at(Step::Upper)?;
+    let work = scratch_folder(wanted, &scratch, c"work", 0o700).at(Step::Upper)?;
     let context = fsopen(c"overlay", FsOpenFlags::FSOPEN_CLOEXEC).at(Step::Overlay)?;
     fsconfig_set_string(&context, c"source", c"ply").at(Step::Overlay)?;
     for (index, layer) in wanted.layers.iter().enumerate() {
@@ -87,6 +85,91 @@ pub(crate) fn overlay(wanted: &Overlay<'_>) -> Result<OwnedFd, Failure> {
     }
     fsconfig_create(&context).at(Step::Overlay)?;
     fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, PLAIN).at(Step::Overlay)
+}
+
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+fn scratch_folder(wanted: &Overlay<'_>, scratch: &OwnedFd, name: &CStr, mode: u32) -> Sys<OwnedFd> {
+    rustix::fs::mkdirat(scratch, name, Mode::from_raw_mode(mode))?;
+    let folder = rustix::fs::openat(scratch, name, FOLDER, Mode::empty())?;
+    rustix::fs::fchmod(&folder, Mode::from_raw_mode(mode))?;
+    if !wanted.inside {
+        let (uid, gid) = (Uid::from_raw(wanted.owner.0), Gid::from_raw(wanted.owner.1));
+        rustix::fs::fchown(&folder, Some(uid), Some(gid))?;
+    }
+    Ok(folder)
+}
+
+/// The same on a kernel that takes paths only, and only of attached mounts: everything is attached below `/sys`
+/// of this mount namespace, under names of ours, which need no escaping. mount(2) takes a page of options, where
+/// fsconfig takes 256 bytes.
+fn overlay_by_path(wanted: &Overlay<'_>, scratch: &OwnedFd) -> Result<OwnedFd, Failure> {
+    let place = |name: &CStr| rustix::fs::open(name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    let room = filesystem(c"tmpfs", &[(c"mode", c"0700"), (c"size", c"1m")], PLAIN).at(Step::Overlay)?;
+    attach(&room, &place(c"/sys").at(Step::Overlay)?).at(Step::Overlay)?;
+    let sub = |name: &CStr| -> Sys<OwnedFd> {
+        rustix::fs::mkdirat(&room, name, Mode::from_raw_mode(0o700))?;
+        rustix::fs::openat(&room, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+    };
+    let put = |mount: &OwnedFd, name: &CStr| attach(mount, &sub(name)?);
+    let scratch_mount = match wanted.folder {
+        Some(_) => Some(copy(scratch, false).at(Step::Upper)?),
+        None => None,
+    };
+    put(scratch_mount.as_ref().unwrap_or(scratch), c"scratch").at(Step::Upper)?;
+    let scratch = place(c"/sys/scratch").at(Step::Upper)?;
+    drop(scratch_folder(wanted, &scratch, c"upper", 0o755).at(Step::Upper)?);
+    drop(scratch_folder(wanted, &scratch, c"work", 0o700).at(Step::Upper)?);
+    let mut options = Buffer::new();
+    options.push(b"upperdir=/sys/scratch/upper,workdir=/sys/scratch/work,").at(Step::Overlay)?;
+    if wanted.inside {
+        options.push(b"userxattr,").at(Step::Overlay)?;
+    }
+    options.push(b"lowerdir=").at(Step::Overlay)?;
+    for (index, layer) in wanted.layers.iter().enumerate() {
+        let mut name = Buffer::new();
+        decimal(index as u32, &mut name).at(Step::Overlay)?;
+        // A layer that is a folder of the host's is shown by a copy; one that is a mount of its own, itself.
+        let name = name.as_c_str().at(Step::Overlay)?;
+        if wanted.inside {
+            let copy = copy(&borrow(*layer), false).at_item(Step::Layer, index)?;
+            put(&copy, name).at_item(Step::Layer, index)?;
+        } else {
+            attach(&borrow(*layer), &sub(name).at(Step::Overlay)?).at_item(Step::Layer, index)?;
+        }
+        options.push(if index == 0 { b"/sys/" } else { b":/sys/" }).at(Step::Overlay)?;
+        options.push(name.to_bytes()).at(Step::Overlay)?;
+    }
+    drop(sub(c"root").at(Step::Overlay)?);
+    let flags = rustix::mount::MountFlags::NODEV | rustix::mount::MountFlags::NOSUID;
+    rustix::mount::mount(
+        c"ply",
+        c"/sys/root",
+        c"overlay",
+        flags,
+        Some(options.as_c_str().at(Step::Overlay)?),
+    )
+    .at(Step::Overlay)?;
+    let root = copy(&place(c"/sys/root").at(Step::Overlay)?, false).at(Step::Overlay)?;
+    rustix::mount::unmount(c"/sys", rustix::mount::UnmountFlags::DETACH).at(Step::Overlay)?;
+    Ok(root)
+}
+
+/// The overlay made by a parent, in a mount namespace of its own where the kernel wants paths.
+pub(crate) fn overlay_by_parent(wanted: &Overlay<'_>) -> Result<OwnedFd, LaunchError> {
+    if !wanted.by_path {
+        return Ok(overlay(wanted)?);
+    }
+    let work = || -> Result<OwnedFd, Failure> {
+        sys::unshare(libc::CLONE_FS | libc::CLONE_NEWNS).at(Step::Overlay)?;
+        let private =
+            rustix::mount::MountPropagationFlags::REC | rustix::mount::MountPropagationFlags::PRIVATE;
+        rustix::mount::mount_change(c"/", private).at(Step::Overlay)?;
+        overlay(wanted)
+    };
+    let step = |source| LaunchError::Step { step: Step::Overlay, source };
+    let made = crate::layers::apart(work).map_err(step)?;
+    Ok(made?)
 }
 
 /// Gives descriptors numbers that stay clear of 0, 1, 2 and of the two that the stub uses.

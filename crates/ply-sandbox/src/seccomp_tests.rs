@@ -115,7 +115,7 @@ fn arguments_that_matter_are_looked_at() {
         ("mknodat", [0, 0, 0o020_666, 0, 0, 0], EPERM),
         ("mknodat", [0, 0, 0o060_666, 0, 0, 0], EPERM),
         ("mknodat", [0, 0, 0o010_666, 0, 0, 0], ALLOW),
-        ("personality", [0x0040_000, 0, 0, 0, 0, 0], EPERM),
+        ("personality", [0x0004_0000, 0, 0, 0, 0, 0], EPERM),
         ("personality", [0xffff_ffff, 0, 0, 0, 0, 0], ALLOW),
         ("io_uring_setup", [0; 6], EPERM),
         ("clone3", [0; 6], ENOSYS),

@@ -32,7 +32,8 @@ pub(crate) fn make(pts: &OwnedFd, user: (u32, u32)) -> Sys<(OwnedFd, OwnedFd, Bu
     Ok((master, slave, name))
 }
 
-fn decimal(mut number: u32, out: &mut Buffer) -> Sys<()> {
+/// A number in digits.
+pub(crate) fn decimal(mut number: u32, out: &mut Buffer) -> Sys<()> {
     let mut digits = [0u8; 10];
     let mut at = digits.len();
     loop {

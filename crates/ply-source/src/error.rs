@@ -243,7 +243,7 @@ pub enum SourceError {
         /// The package.
         name: PackageName,
         /// The range.
-        range: Range,
+        range: Box<Range>,
         /// The source.
         origin: String,
         /// Who asks.
@@ -279,13 +279,13 @@ pub enum SourceError {
         /// The package.
         name: PackageName,
         /// One source.
-        first: String,
+        first: Box<str>,
         /// Who names it.
-        first_asker: String,
+        first_asker: Box<str>,
         /// Another.
-        second: String,
+        second: Box<str>,
         /// Who names it.
-        second_asker: String,
+        second_asker: Box<str>,
     },
     /// An app with dependencies or a shell entrypoint, and no base.
     #[error("{root} declares no base{}", lines(.asks))]
@@ -367,7 +367,7 @@ pub enum SourceError {
     #[error("nobody has {image} with the digest that is locked, {digest}; asked: {}", .tried.join("; "))]
     Missing {
         /// The image.
-        image: ImageName,
+        image: Box<ImageName>,
         /// Its digest.
         digest: Digest,
         /// Each place, and what it said.

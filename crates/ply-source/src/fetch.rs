@@ -3,10 +3,11 @@
 use crate::fetcher::Fetcher;
 use crate::http::{Wanted, download};
 use crate::place::Place;
-use crate::{DefaultSource, Entry, SourceError, SourceOrigin};
+use crate::{DefaultSource, Entry, SourceError, SourceOrigin, parallel};
 use ply_image::{Image, ImageError, Origin, StoreWriter};
-use ply_manifest::{Digest, ImageName, LockedPackage, Manifest, Owner, SourceSpec};
+use ply_manifest::{Digest, ImageName, Lock, LockedPackage, Manifest, Owner, PackageName, SourceSpec};
 use rustix::fs::FlockOperation;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
@@ -14,6 +15,8 @@ use std::sync::Arc;
 
 /// How a temporary file in the store's folder begins; the clean-up takes those that nobody has locked.
 const TEMPORARY: &str = ".tmp-";
+/// From so many packages on, threads are worth their start.
+const MANY: usize = 32;
 /// A piece that is copied at once, in bytes.
 const PIECE: usize = 1 << 20;
 
@@ -48,6 +51,38 @@ impl Fetcher {
             None => place.clone(),
         };
         self.fetch(&at, &place, &source.to_string(), image, said.digest)
+    }
+
+    /// What [`Self::take`] would give without asking anybody.
+    pub(crate) fn taken_before(
+        &self,
+        source: &SourceSpec,
+        owner: &Owner,
+        image: &ImageName,
+    ) -> Result<Option<Entry>, SourceError> {
+        self.fetched_before(&Place::image(source, owner, image), image)
+    }
+
+    /// A locked package that the store has; none where it has to be fetched.
+    pub(crate) fn locked_in_store(&self, package: &LockedPackage) -> Result<Option<Entry>, SourceError> {
+        let arch = self.options().arch;
+        let Some(digest) = package.digest.get(&arch) else { return Ok(None) };
+        let Some(entry) = self.options().store.get(digest)? else { return Ok(None) };
+        let (name, version) = (package.name.clone(), package.version.clone());
+        check_name(entry, &ImageName { name, version, arch }).map(Some)
+    }
+
+    /// The locked packages that the store has, their manifests read on all processors, so that resolution then finds them read.
+    /// Whatever is wrong with one is said there.
+    pub(crate) fn read_locked(&self, lock: Option<&Lock>) -> BTreeMap<PackageName, Entry> {
+        let packages = lock.map_or(&[][..], |lock| &lock.packages);
+        let threads = if packages.len() < MANY { 1 } else { parallel::processors() };
+        let read = parallel::each(threads, packages, |package| {
+            let entry = self.locked_in_store(package).ok().flatten()?;
+            let _ = self.manifest_of(&entry);
+            Some((package.name.clone(), entry))
+        });
+        read.into_iter().flatten().collect()
     }
 
     /// What the store has from exactly this place. A file of a folder counts only while it has the same size and is not newer: who
@@ -187,12 +222,12 @@ impl Fetcher {
             return Err(errors.remove(0));
         }
         let tried = errors.iter().map(ToString::to_string).collect();
-        Err(SourceError::Missing { image: image.clone(), digest, tried })
+        Err(SourceError::Missing { image: Box::new(image.clone()), digest, tried })
     }
 
     /// The image at a URL. Its file name is its name where it is one; else its manifest says it, and it is fetched each time,
     /// since only a version's name stands for bytes that never change.
-    pub(crate) fn from_url(&self, url: &str) -> Result<Entry, SourceError> {
+    pub(crate) fn image_at(&self, url: &str) -> Result<Entry, SourceError> {
         let path = url.split(['?', '#']).next().unwrap_or(url);
         let file = path.rsplit('/').next().unwrap_or(path).replace("%2B", "+").replace("%2b", "+");
         let place = Place::Url(url.to_owned());

@@ -75,7 +75,7 @@ impl Fetcher {
     /// # Errors
     /// Those of the network; [`SourceError::WrongName`], [`SourceError::NoImage`].
     pub fn url(&self, url: &str) -> Result<Entry, SourceError> {
-        self.from_url(url)
+        self.image_at(url)
     }
 
     /// The images of a package that a source lists, all archs, lowest version first; of the usual source where none is given.

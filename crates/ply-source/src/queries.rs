@@ -67,7 +67,13 @@ impl Fetcher {
         if images.iter().any(|i| i.arch != arch && range.contains(&i.version)) {
             return Err(SourceError::OtherArch { name, range, arch, origin });
         }
-        Err(SourceError::NotInRange { name, range, origin, asks: Vec::new(), versions: there })
+        Err(SourceError::NotInRange {
+            name,
+            range: Box::new(range),
+            origin,
+            asks: Vec::new(),
+            versions: there,
+        })
     }
 
     fn newest_in_store(&self, reference: &Reference) -> Result<Option<Entry>, SourceError> {

@@ -77,6 +77,7 @@ impl Fetcher {
             locked: &locked,
             closed: mode == Mode::Locked,
             refused: BTreeSet::new(),
+            present: self.read_locked(existing),
             found: BTreeMap::new(),
         };
         let graph = solve(&root, options.arch, &prefer, &mut world);
@@ -179,6 +180,8 @@ struct World<'a> {
     closed: bool,
     /// What was asked for beside the lock, in words.
     refused: BTreeSet<String>,
+    /// What the lock holds and the store has.
+    present: BTreeMap<PackageName, Entry>,
     found: BTreeMap<Pick, (Entry, Arc<Manifest>)>,
 }
 
@@ -194,18 +197,51 @@ impl World<'_> {
         package.digest.contains_key(&arch).then_some(package)
     }
 
-    /// The image and the manifest of a pick.
-    fn load(&self, pick: &Pick) -> Result<(Entry, Arc<Manifest>), SourceError> {
-        let entry = match self.locked(pick) {
-            Some(package) => self.fetcher.ensure_locked(package)?,
-            None => {
-                let arch = self.fetcher.options().arch;
-                let image = ImageName { name: pick.name.clone(), version: pick.version.clone(), arch };
-                self.fetcher.take(&pick.source, &Owner::default(), &image, None)?
+    /// The image of a pick where the store has it: found without a source, and without threads, of which a deep graph would start
+    /// some in each of its rounds.
+    fn in_store(&self, pick: &Pick) -> Result<Option<Entry>, SourceError> {
+        match self.locked(pick) {
+            Some(package) => match self.present.get(&package.name) {
+                Some(entry) => Ok(Some(entry.clone())),
+                None => self.fetcher.locked_in_store(package),
+            },
+            None if self.closed => Ok(None),
+            None => self.fetcher.taken_before(&pick.source, &Owner::default(), &self.image(pick)),
+        }
+    }
+
+    fn image(&self, pick: &Pick) -> ImageName {
+        let (name, version) = (pick.name.clone(), pick.version.clone());
+        ImageName { name, version, arch: self.fetcher.options().arch }
+    }
+
+    /// The image of a pick, fetched.
+    fn fetched(&self, pick: &Pick) -> Result<Entry, SourceError> {
+        match self.locked(pick) {
+            Some(package) => self.fetcher.ensure_locked(package),
+            None => self.fetcher.take(&pick.source, &Owner::default(), &self.image(pick), None),
+        }
+    }
+
+    /// What `--locked` says of a pick that the lock does not hold.
+    fn unlocked(&self, pick: &Pick) -> String {
+        match self.locked.get(&pick.name) {
+            Some(p) if p.version == pick.version => {
+                format!("{} {} gets a digest for {}", pick.name, pick.version, self.fetcher.options().arch)
             }
-        };
+            Some(p) => format!("{} goes from {} to {}", pick.name, p.version, pick.version),
+            None => format!("{} {} is added", pick.name, pick.version),
+        }
+    }
+
+    /// Keeps the entry of a pick, and gives what its manifest says.
+    fn facts(&mut self, pick: &Pick, entry: Entry) -> Result<Arc<Facts>, SourceError> {
+        let options = self.fetcher.options();
         let manifest = self.fetcher.manifest_of(&entry)?;
-        Ok((entry, manifest))
+        let facts =
+            Facts::of(&manifest, options.arch, options.source.as_ref(), &options.default_source.spec)?;
+        self.found.insert(pick.clone(), (entry, manifest));
+        Ok(Arc::new(facts))
     }
 }
 
@@ -236,37 +272,24 @@ impl Universe for World<'_> {
     }
 
     fn read(&mut self, wanted: &[Pick]) -> Vec<Result<Arc<Facts>, SourceError>> {
-        let options = self.fetcher.options();
-        let closed = self.closed;
-        let loaded = {
-            let this = &*self;
-            parallel::each(options.network.parallel, wanted, |pick| {
-                if closed && this.locked(pick).is_none() {
-                    return None;
-                }
-                Some(this.load(pick))
-            })
-        };
-        let mut answers = Vec::with_capacity(wanted.len());
-        for (pick, loaded) in wanted.iter().zip(loaded) {
-            answers.push(match loaded {
-                None => Err(self.refuse(match self.locked.get(&pick.name) {
-                    Some(p) if p.version == pick.version => {
-                        format!("{} {} gets a digest for {}", pick.name, pick.version, options.arch)
-                    }
-                    Some(p) => format!("{} goes from {} to {}", pick.name, p.version, pick.version),
-                    None => format!("{} {} is added", pick.name, pick.version),
-                })),
-                Some(Err(error)) => Err(error),
-                Some(Ok((entry, manifest))) => {
-                    let default = &options.default_source.spec;
-                    let facts = Facts::of(&manifest, options.arch, options.source.as_ref(), default);
-                    self.found.insert(pick.clone(), (entry, manifest));
-                    facts.map(Arc::new)
-                }
-            });
+        let mut entries: Vec<Option<Result<Entry, SourceError>>> =
+            wanted.iter().map(|pick| self.in_store(pick).transpose()).collect();
+        let missing: Vec<usize> = (0..wanted.len()).filter(|at| entries[*at].is_none()).collect();
+        let (open, away): (Vec<usize>, Vec<usize>) =
+            missing.into_iter().partition(|at| !self.closed || self.locked(&wanted[*at]).is_some());
+        let fetched =
+            parallel::each(self.fetcher.options().network.parallel, &open, |at| self.fetched(&wanted[*at]));
+        for (at, entry) in open.into_iter().zip(fetched) {
+            entries[at] = Some(entry);
         }
-        answers
+        for at in away {
+            let what = self.unlocked(&wanted[at]);
+            entries[at] = Some(Err(self.refuse(what)));
+        }
+        let entries = entries.into_iter().zip(wanted);
+        entries
+            .map(|(entry, pick)| entry.expect("each was answered").and_then(|e| self.facts(pick, e)))
+            .collect()
     }
 
     fn nearest(&mut self, name: &PackageName, source: &SourceSpec) -> Option<String> {

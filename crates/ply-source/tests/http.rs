@@ -255,7 +255,7 @@ fn a_silent_server_is_given_up_and_a_slow_one_is_not() {
             std::thread::sleep(Duration::from_secs(3));
         });
         let wrong = h.get_with(|o| o.network.attempts = 2).unwrap_err();
-        assert_eq!(wrong.to_string(), format!("no byte came for 0.4 s: {}", h.url()));
+        assert_eq!(wrong.to_string(), format!("no byte came for 0.8 s: {}", h.url()));
         assert_eq!(h.asked(), 2);
     }
 }

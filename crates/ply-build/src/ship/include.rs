@@ -4,7 +4,6 @@
 //! parts. A trailing `/` asks for a folder.
 
 use super::{Entry, EntryKind, ancestry};
-use crate::BuildError;
 use globset::{GlobBuilder, GlobMatcher};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -32,9 +31,9 @@ struct Pattern {
 }
 
 impl Include {
-    /// Reads the entries as written in the manifest. Errors name the entry: absolute, with `..`, empty, or a glob
-    /// that is none.
-    pub fn parse<S: AsRef<str>>(entries: &[S]) -> Result<Self, BuildError> {
+    /// Reads the entries as written in the manifest. Errors give the entry and what is wrong with it: absolute, with
+    /// `..`, empty, or a glob that is none.
+    pub fn parse<S: AsRef<str>>(entries: &[S]) -> Result<Self, (String, String)> {
         let patterns = entries.iter().map(|e| Pattern::parse(e.as_ref())).collect::<Result<_, _>>()?;
         Ok(Self { patterns })
     }
@@ -77,17 +76,17 @@ impl Include {
 }
 
 impl Pattern {
-    fn parse(text: &str) -> Result<Self, BuildError> {
-        let wrong = |why: &str| BuildError::IncludeInvalid { entry: text.to_owned(), why: why.to_owned() };
+    fn parse(text: &str) -> Result<Self, (String, String)> {
+        let wrong = |why: &str| (text.to_owned(), why.to_owned());
         if text.trim().is_empty() {
-            return Err(wrong("an entry is empty"));
+            return Err(wrong("it is empty"));
         }
         if text.starts_with('/') {
-            return Err(wrong("an entry is absolute"));
+            return Err(wrong("it is absolute"));
         }
         let parts: Vec<&str> = text.split('/').filter(|p| !p.is_empty() && *p != ".").collect();
         if parts.contains(&"..") {
-            return Err(wrong("an entry leaves the directory"));
+            return Err(wrong("it leaves the directory"));
         }
         let path = parts.join("/");
         let wild = |part: &&str| part.contains(['*', '?', '[', ']', '{', '}', '\\']);
@@ -96,7 +95,7 @@ impl Pattern {
                 .literal_separator(true)
                 .build()
                 .map(|g| g.compile_matcher())
-                .map_err(|e| wrong(&format!("an entry is no glob ({})", e.kind())))
+                .map_err(|e| wrong(&format!("it is no glob ({})", e.kind())))
         };
         let glob = if parts.iter().any(wild) { Some(compile(&path)?) } else { None };
         let fixed = parts.iter().take_while(|p| !wild(p)).copied().collect::<Vec<_>>().join("/");

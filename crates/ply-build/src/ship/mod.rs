@@ -108,12 +108,9 @@ fn ancestry(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// Decides what of `listing` ships. The list may be in any order; folders that [`Rules::descends`] refuses may
 /// stand in it without what is below them.
 ///
-/// Errors: an `include` entry that matches nothing; special files; credential-shaped names.
+/// Errors: special files; credential-shaped names. Whether each `include` entry matches something is asked with
+/// [`Include::unmatched`].
 pub fn decide(listing: &[Entry], rules: &Rules) -> Result<Decision, BuildError> {
-    let unmatched = rules.include.unmatched(listing);
-    if !unmatched.is_empty() {
-        return Err(BuildError::IncludeMatchesNothing(unmatched));
-    }
     let mut decision = Decision::default();
     let (mut special, mut secrets) = (Vec::new(), Vec::new());
     for (index, entry) in listing.iter().enumerate() {

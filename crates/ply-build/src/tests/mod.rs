@@ -431,3 +431,22 @@ fn a_build_into_the_store_leaves_the_directory_as_it_is() {
     store.remove(&built.digest).unwrap();
     assert!(!world.build_as(&request).unwrap().skipped);
 }
+
+#[test]
+fn a_build_and_its_image_are_inspected_alike() {
+    let world = World::app(&[("run", "one")]);
+    let built = world.build().unwrap();
+    let (of_dir, text) = inspect_path(&world.dir()).unwrap();
+    let (of_image, text_inside) = inspect_path(&built.path).unwrap();
+    assert_eq!(text, text_inside);
+    assert_eq!((of_dir.digest, of_dir.arch), (None, None));
+    assert_eq!(of_image.digest, Some(built.digest.to_string()));
+    assert_eq!((of_image.bytes, of_image.name.as_str()), (Some(built.bytes), "shop"));
+    assert_eq!(of_dir.entrypoint, of_image.entrypoint);
+
+    world.write("ply.toml", "[package]\nname=\"s\"\n[[service]]\nrun=\"redis@8\"\n[[service]]\nrun=\"./web\"\nname=\"web\"\nafter=[\"redis\"]\n");
+    let (stack, _) = inspect_path(&world.dir()).unwrap();
+    let members: Vec<_> =
+        stack.members.iter().map(|m| (m.name.as_str(), m.run.as_str(), m.after.len())).collect();
+    assert_eq!((stack.kind.as_str(), members), ("stack", vec![("redis", "redis@8", 0), ("web", "./web", 1)]));
+}

@@ -35,10 +35,8 @@ fn part_order(mut a: &str, mut b: &str) -> Ordering {
             Some(c) => i32::from(c) + 256,
         }
     }
-    let split = |s: &str, digits: bool| {
-        let end = s.bytes().position(|c| c.is_ascii_digit() != digits).unwrap_or(s.len());
-        end
-    };
+    let split =
+        |s: &str, digits: bool| s.bytes().position(|c| c.is_ascii_digit() != digits).unwrap_or(s.len());
     while !a.is_empty() || !b.is_empty() {
         let (end_a, end_b) = (split(a, false), split(b, false));
         let (word_a, word_b) = (&a.as_bytes()[..end_a], &b.as_bytes()[..end_b]);

@@ -19,7 +19,9 @@ pub const PARENT: &str = "ply-test";
 
 /// Folders of a world of its own, and an image in it.
 pub struct World {
-    pub dir: tempfile::TempDir,
+    dir: PathBuf,
+    /// Whether the folders go, and the layers are unmounted, with this value.
+    owned: Option<tempfile::TempDir>,
     pub host: Host,
     pub layers: Vec<Layer>,
 }
@@ -33,12 +35,16 @@ impl World {
     pub fn with(change: impl FnOnce(&Path)) -> Self {
         let dir = tempfile::Builder::new().prefix("ply-box-").tempdir().unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let tree = dir.path().join("tree");
+        let dir_path = dir.path().to_path_buf();
+        let tree = dir_path.join("tree");
         make_tree(&tree);
         change(&tree);
-        let host = Host::probe(Path::new(PARENT));
-        let image = dir.path().join("image.img");
-        if host.root {
+        fs::create_dir(dir.path().join("run")).unwrap();
+        fs::create_dir(dir.path().join("data")).unwrap();
+        let mut world = Self::open(dir_path);
+        world.owned = Some(dir);
+        let (tree, image) = (world.path("tree"), world.path("image.img"));
+        if world.host.root {
             let packed = Command::new("mksquashfs")
                 .args([&tree, &image])
                 .args(["-noappend", "-quiet", "-no-progress", "-all-root", "-processors", "1"])
@@ -46,14 +52,18 @@ impl World {
                 .expect("mksquashfs is installed");
             assert!(packed.status.success(), "{packed:?}");
         }
-        let layer = Layer { digest: format!("sha256:{}", unique()), image, tree: Some(tree) };
-        fs::create_dir(dir.path().join("run")).unwrap();
-        fs::create_dir(dir.path().join("data")).unwrap();
-        Self { dir, host, layers: vec![layer] }
+        world
+    }
+
+    /// A world that is there, and that another process takes away.
+    pub fn open(dir: PathBuf) -> Self {
+        let digest = format!("sha256:{}", dir.file_name().unwrap().to_str().unwrap());
+        let layer = Layer { digest, image: dir.join("image.img"), tree: Some(dir.join("tree")) };
+        Self { dir, owned: None, host: Host::probe(Path::new(PARENT)), layers: vec![layer] }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
+        self.dir.join(name)
     }
 
     pub fn ids(&self) -> Ids {
@@ -136,7 +146,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        if self.host.root {
+        if self.host.root && self.owned.is_some() {
             ply_sandbox::gc(&self.path("run"), &Default::default()).unwrap();
         }
     }

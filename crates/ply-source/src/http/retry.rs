@@ -15,11 +15,7 @@ pub(super) fn pause(error: &SourceError, failed: u32, options: &NetworkOptions) 
         SourceError::Stalled { .. } | SourceError::BrokenOff { .. } | SourceError::TooMany { .. } => {
             options.attempts
         }
-        SourceError::Status { status, .. }
-            if matches!(status, 408 | 425 | 500 | 502 | 503 | 504 | 520..=530) =>
-        {
-            options.attempts
-        }
+        SourceError::Status { status: 408 | 425 | 500 | 502 | 503 | 504 | 520..=530, .. } => options.attempts,
         SourceError::Connection { passes: true, .. } => options.attempts.min(CONNECT_ATTEMPTS),
         _ => return None,
     };

@@ -181,7 +181,7 @@ impl Solver<'_> {
             }
             Some(range) => {
                 let asks = asks.into_iter().filter(|ask| ask.range == range).collect();
-                SourceError::NotInRange { name: name.clone(), range, origin, asks, versions }
+                SourceError::NotInRange { name: name.clone(), range: Box::new(range), origin, asks, versions }
             }
             None => SourceError::Conflict { name: name.clone(), asks, versions },
         }
@@ -199,10 +199,10 @@ fn check_sources(reached: &Reached<'_>) -> Result<(), SourceError> {
         if let Some((second_asker, second)) = asks.iter().find(|(_, ask)| ask.source != first.source) {
             return Err(SourceError::TwoSources {
                 name: name.clone(),
-                first: first.source.to_string(),
-                first_asker: reached.said_by(first_asker.as_ref()),
-                second: second.source.to_string(),
-                second_asker: reached.said_by(second_asker.as_ref()),
+                first: first.source.to_string().into(),
+                first_asker: reached.said_by(first_asker.as_ref()).into(),
+                second: second.source.to_string().into(),
+                second_asker: reached.said_by(second_asker.as_ref()).into(),
             });
         }
     }

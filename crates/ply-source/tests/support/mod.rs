@@ -84,7 +84,7 @@ impl World {
 pub fn fast() -> NetworkOptions {
     NetworkOptions {
         connect: Duration::from_secs(5),
-        stall: Duration::from_millis(400),
+        stall: Duration::from_millis(800),
         attempts: 4,
         first_pause: Duration::from_millis(5),
         longest_pause: Duration::from_secs(2),
@@ -106,10 +106,9 @@ pub fn manifest(package: &str, rest: &str) -> Manifest {
 
 pub fn write_image(path: &Path, manifest: &str, payload: &[u8]) {
     let mut tree = Tree::new();
-    tree.add_file(".manifest.toml", Source::Bytes(manifest.as_bytes().to_vec().into()), Attr::mode(0o644))
-        .unwrap();
+    tree.add_file(".manifest.toml", Source::Bytes(manifest.as_bytes().to_vec()), Attr::mode(0o644)).unwrap();
     if !payload.is_empty() {
-        tree.add_file("payload", Source::Bytes(payload.to_vec().into()), Attr::mode(0o644)).unwrap();
+        tree.add_file("payload", Source::Bytes(payload.to_vec()), Attr::mode(0o644)).unwrap();
     }
     let mut file =
         std::fs::File::options().read(true).write(true).create(true).truncate(true).open(path).unwrap();
