@@ -336,11 +336,12 @@ impl Forge {
         };
         let name = &recipe.name;
         let prefix = if recipe.runnable { format!("/opt/{name}") } else { format!("/opt/{name}-{version}") };
-        let files = tarball.map(|t| t.unpack(&self.downloads, &spool)).transpose()?.unwrap_or_default();
-        let mut keg = keg::shape(&files, &prefix, shape)?;
+        let mut files = tarball.map(|t| t.unpack(&self.downloads, &spool)).transpose()?.unwrap_or_default();
+        // Before its folders for PATH and libraries are told: they may be the recipe's own alone.
         if let Some(dir) = &template.overlay {
-            self.lay_over(&mut keg.files, dir, &prefix, &spool)?;
+            self.lay_over(&mut files, dir, "", &spool)?;
         }
+        let keg = keg::shape(&files, &prefix, shape)?;
         let known = Known {
             version: Some(version),
             path: keg.path,

@@ -25,7 +25,8 @@ use std::path::{Path, PathBuf};
 pub struct ExtractOptions {
     /// How many threads write; 0 is one a core and one more.
     pub threads: usize,
-    /// Owners, setuid and setgid bits, `security.capability` and `user.*` xattrs are as in the image. Otherwise
+    /// Owners (those that the caller's user namespace maps), setuid and setgid bits, `security.capability` and
+    /// `user.*` xattrs are as in the image. Otherwise
     /// everything belongs to the caller, and only the nine permission bits are kept.
     pub owners: bool,
     /// The directory in the image that becomes the target folder; empty for the root.
@@ -147,7 +148,7 @@ impl<'a> Attributes<'a> {
         let xattrs = if self.owners { self.image.xattr_set(xattr)? } else { Vec::new() };
         Ok((|| {
             if let Some((uid, gid)) = self.owner(stat) {
-                rustix::fs::fchown(fd, Some(uid), Some(gid))?;
+                mapped(rustix::fs::fchown(fd, Some(uid), Some(gid)))?;
             }
             rustix::fs::fchmod(fd, self.mode(stat))?;
             for (name, value) in xattrs {
@@ -179,7 +180,8 @@ impl<'a> Attributes<'a> {
                 }
             }
             if let Some((uid, gid)) = self.owner(stat) {
-                rustix::fs::chownat(&parent, &other.name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
+                let flags = AtFlags::SYMLINK_NOFOLLOW;
+                mapped(rustix::fs::chownat(&parent, &other.name, Some(uid), Some(gid), flags))?;
             }
             if stat.kind == crate::EntryKind::Fifo {
                 // It was made with O_EXCL semantics a moment ago: it is no symlink.
@@ -189,6 +191,15 @@ impl<'a> Attributes<'a> {
         })();
         made.map_err(|e| beneath.error("create", plan, other.dir, &other.name, e))?;
         Ok(stat.kind)
+    }
+}
+
+/// An owner that the caller's user namespace does not map can't be set, which chown(2) tells by EINVAL: a caller
+/// without a range of ids has only root. The file then stays root's.
+fn mapped(owned: rustix::io::Result<()>) -> rustix::io::Result<()> {
+    match owned {
+        Err(rustix::io::Errno::INVAL) => Ok(()),
+        other => other,
     }
 }
 

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// The longest control file that is read.
@@ -47,35 +48,43 @@ pub struct ControlResult {
 /// The control folder of a running app.
 pub(crate) struct Control {
     dir: PathBuf,
-    watch: OwnedFd,
+    watch: OnceLock<OwnedFd>,
 }
 
 impl Control {
-    /// Makes the folder and watches it. What an earlier run was asked is forgotten.
+    /// Makes the folder. What an earlier run was asked is forgotten.
     pub(crate) fn open(dirs: &Dirs, app: &RunName) -> Result<Self, RunError> {
         let dir = app_dir(dirs, app.as_str()).join("control");
         make_dir(&dir.join("results"))?;
-        let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK);
-        let watch = watch.map_err(|e| RunError::io("can't watch", &dir)(e.into()))?;
-        let events = inotify::WatchFlags::MOVED_TO | inotify::WatchFlags::CLOSE_WRITE;
-        inotify::add_watch(&watch, &dir, events).map_err(|e| RunError::io("can't watch", &dir)(e.into()))?;
-        let control = Self { dir, watch };
+        let control = Self { dir, watch: OnceLock::new() };
         for (path, _) in control.files() {
             let _ = std::fs::remove_file(path);
         }
         Ok(control)
     }
 
-    /// Becomes readable when something was put into the folder.
+    /// Watches the folder from now on: the descriptor becomes readable when something was put into it. Not done
+    /// before it is worth it, since the end of a watch costs the kernel a grace period of some 10 ms.
     pub(crate) fn watch(&self) -> std::io::Result<OwnedFd> {
-        Ok(rustix::io::fcntl_dupfd_cloexec(&self.watch, 3)?)
+        let watch = match self.watch.get() {
+            Some(watch) => watch,
+            None => {
+                let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
+                let events = inotify::WatchFlags::MOVED_TO | inotify::WatchFlags::CLOSE_WRITE;
+                inotify::add_watch(&watch, &self.dir, events)?;
+                self.watch.get_or_init(|| watch)
+            }
+        };
+        Ok(rustix::io::fcntl_dupfd_cloexec(watch, 3)?)
     }
 
     /// What was asked since the last call, oldest first. Each file is gone afterwards.
     pub(crate) fn take(&self) -> Vec<Command> {
-        let mut buffer = [MaybeUninit::<u8>::uninit(); 2048];
-        let mut reader = inotify::Reader::new(&self.watch, &mut buffer);
-        while reader.next().is_ok() {}
+        if let Some(watch) = self.watch.get() {
+            let mut buffer = [MaybeUninit::<u8>::uninit(); 2048];
+            let mut reader = inotify::Reader::new(watch, &mut buffer);
+            while reader.next().is_ok() {}
+        }
         let mut commands = Vec::new();
         for (path, name) in self.files() {
             let (verb, id) = name.split_once('.').unwrap_or((&name, ""));

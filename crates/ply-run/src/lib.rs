@@ -1,6 +1,6 @@
 //! One app: from a word to a process that runs, and the run parent that watches it.
 //!
-//! Deciding is pure ([`plan::plan`], [`env`], [`user`], [`volumes`], [`settings`]), acting is thin. Source: the
+//! Deciding is pure ([`plan::plan`], [`mod@env`], [`user`], [`mod@volumes`], [`settings`]), acting is thin. Source: the
 //! spec of `ply run`.
 
 mod commands;
@@ -33,6 +33,7 @@ pub mod settings;
 mod show;
 mod signals;
 mod state;
+mod streams;
 mod target;
 mod terminal;
 pub mod user;

@@ -4,24 +4,24 @@
 use crate::control::{Ask, Control, ControlResult};
 use crate::detach::Reporter;
 use crate::pool::Pool;
-use crate::pump::{self, Outlet, Sink, pump_in, pump_out};
+use crate::pump;
 use crate::relay::Backends;
-use crate::ring::{RingWriter, Stream};
 use crate::signals::Signals;
 use crate::state::{InstanceState, Status, now_ms, this_process};
-use crate::terminal::{self, RawMode, StopKeys};
+use crate::streams::{Ends, Streams};
 use crate::{Plan, RunError};
 use ply_image::Dirs;
 use ply_manifest::Digest;
-use ply_sandbox::{Host, Ids, Instance, LaunchContext, Stdio};
-use std::cell::RefCell;
-use std::os::fd::{AsFd, OwnedFd};
+use ply_sandbox::{Host, Ids, Instance, LaunchContext};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::task::{JoinHandle, spawn_local};
+use tokio::task::spawn_local;
 
+/// How long after its start a run listens to commands: the shortest ones never do.
+const WATCH_AFTER: Duration = Duration::from_millis(50);
 /// How long after its start a run is taken as one that goes on.
 const REST_AFTER: Duration = Duration::from_secs(1);
 /// How long `-d` waits for the app's port.
@@ -49,7 +49,7 @@ pub(crate) struct Ready {
     pub(crate) held: Box<dyn std::any::Any>,
 }
 
-enum Event {
+pub(crate) enum Event {
     /// The instance of a slot.
     Ended(u32),
     /// A signal or a control file may be there.
@@ -100,10 +100,6 @@ async fn watch(mut ready: Ready, signals: Signals, reporter: Option<Reporter>) -
     let tell = send.clone();
     when_readable(signals.descriptor().map_err(failed)?, move || tell.send(Event::Look).is_ok())
         .map_err(failed)?;
-    let tell = send.clone();
-    when_readable(ready.control.watch().map_err(failed)?, move || tell.send(Event::Look).is_ok())
-        .map_err(failed)?;
-
     let mut streams = Streams::new(&ready.plan, reporter.is_some()).map_err(failed)?;
     for slot in 1..=ready.plan.scale {
         match start(&ready, slot, &pool, &mut streams, &send) {
@@ -128,6 +124,17 @@ async fn watch(mut ready: Ready, signals: Signals, reporter: Option<Reporter>) -
     let stop_signal = ready.plan.stop_signal.number();
     let Ready { plan, host, control, held, .. } = ready;
     drop((plan, host));
+    let control = Rc::new(control);
+    let (watched, tell) = (Rc::clone(&control), send.clone());
+    spawn_local(async move {
+        tokio::time::sleep(WATCH_AFTER).await;
+        let again = tell.clone();
+        if let Ok(watch) = watched.watch() {
+            let _ = when_readable(watch, move || again.send(Event::Look).is_ok());
+        }
+        // What came before there was a watch.
+        let _ = tell.send(Event::Look);
+    });
     spawn_local(async {
         tokio::time::sleep(REST_AFTER).await;
         rest();
@@ -300,8 +307,6 @@ fn start(
     streams.connect(plan, slot, ring, ends, terminal, send).map_err(failed)
 }
 
-type Ends = Option<(OwnedFd, OwnedFd, Option<OwnedFd>)>;
-
 fn launch(
     ready: &Ready,
     slot: u32,
@@ -325,157 +330,6 @@ fn launch(
         streams.stdio(plan).map_err(|why| RunError::plain(format!("no pipe can be made: {why}")))?;
     let instance = ply_sandbox::launch(&plan.spec(&placement), &context, stdio);
     Ok((instance.map_err(RunError::from_launch)?, ends))
-}
-
-/// The caller's three streams, and the tasks that move bytes.
-struct Streams {
-    out: Option<Rc<Sink>>,
-    err: Option<Rc<Sink>>,
-    stdin: bool,
-    raw: Option<RawMode>,
-    terminal: Option<OwnedFd>,
-    outputs: Vec<JoinHandle<()>>,
-    input: Option<JoinHandle<()>>,
-}
-
-impl Streams {
-    fn new(plan: &Plan, background: bool) -> std::io::Result<Self> {
-        // A stream that the caller has closed takes nothing.
-        let sink = |fd: std::os::fd::BorrowedFd<'_>| Sink::new(fd).ok().map(Rc::new);
-        let (out, err) = if background {
-            (None, None)
-        } else {
-            (sink(rustix::stdio::stdout()), sink(rustix::stdio::stderr()))
-        };
-        let raw = if plan.terminal && !background { RawMode::enter()? } else { None };
-        let stdin = plan.scale == 1 && !background && rustix::io::fcntl_getfd(rustix::stdio::stdin()).is_ok();
-        Ok(Self { out, err, stdin, raw, terminal: None, outputs: Vec::new(), input: None })
-    }
-
-    /// What the app gets as 0, 1 and 2, and our ends of it.
-    fn stdio(&self, plan: &Plan) -> std::io::Result<(Stdio, Ends)> {
-        if plan.terminal {
-            return Ok((Stdio::Terminal(terminal::size()), None));
-        }
-        let (out, theirs_out) = pump::app_pipe(true)?;
-        let (err, theirs_err) = pump::app_pipe(true)?;
-        let (input, theirs_in) = if self.stdin {
-            let (ours, theirs) = pump::app_pipe(false)?;
-            (Some(ours), theirs)
-        } else {
-            (None, pump::null()?)
-        };
-        Ok((Stdio::Fds([theirs_in, theirs_out, theirs_err]), Some((out, err, input))))
-    }
-
-    fn ring(&self, dirs: &Dirs, app: &str, slot: u32, pool: &Pool) -> Option<Rc<RefCell<RingWriter>>> {
-        let dir = dirs.data.join("logs");
-        let open = crate::files::make_dir(&dir)
-            .and_then(|()| RingWriter::open(&dir.join(format!("{app}.{slot}.log"))));
-        match open {
-            Ok(ring) => Some(Rc::new(RefCell::new(ring))),
-            Err(e) => {
-                (pool.say)(&format!("{app}.{slot} runs without a log: {e}"));
-                None
-            }
-        }
-    }
-
-    /// Begins to move the bytes of a slot.
-    fn connect(
-        &mut self,
-        plan: &Plan,
-        slot: u32,
-        ring: Option<Rc<RefCell<RingWriter>>>,
-        ends: Ends,
-        terminal: Option<OwnedFd>,
-        send: &UnboundedSender<Event>,
-    ) -> std::io::Result<()> {
-        let width = plan.scale.to_string().len();
-        let prefix = (plan.scale > 1).then(|| format!("{}.{slot:<width$} | ", plan.name));
-        let failed_once = std::cell::Cell::new(false);
-        let log_failed: Rc<dyn Fn(std::io::Error)> = Rc::new(move |e| {
-            if !failed_once.replace(true) {
-                eprintln!("the log can't be written: {e}");
-            }
-        });
-        let outlet = |sink: &Option<Rc<Sink>>| Outlet {
-            ring: ring.clone(),
-            sink: sink.clone(),
-            prefix: prefix.clone(),
-            log_failed: Rc::clone(&log_failed),
-        };
-        let mut spawn = |from: OwnedFd, stream, outlet| {
-            self.outputs.push(spawn_local(async move {
-                let _ = pump_out(from, stream, outlet).await;
-            }));
-        };
-        match (ends, terminal) {
-            (_, Some(terminal)) => {
-                pump::set_nonblocking(&terminal)?;
-                let twin = |fd: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(fd, 3);
-                spawn(twin(&terminal)?, Stream::Out, outlet(&self.out));
-                if self.stdin {
-                    let (to, from) =
-                        (twin(&terminal)?, rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?);
-                    let mut keys = StopKeys::default();
-                    let tell = send.clone();
-                    let each = move |bytes: &[u8]| {
-                        if keys.typed(bytes, Instant::now()) {
-                            let _ = tell.send(Event::StopKeys);
-                        }
-                        true
-                    };
-                    self.input = Some(spawn_local(async move {
-                        let _ = pump_in(from, to, each).await;
-                    }));
-                }
-                self.terminal = Some(terminal);
-            }
-            (Some((out, err, input)), None) => {
-                spawn(out, Stream::Out, outlet(&self.out));
-                spawn(err, Stream::Err, outlet(&self.err));
-                if let Some(to) = input {
-                    let from = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
-                    self.input = Some(spawn_local(async move {
-                        let _ = pump_in(from, to, |_| true).await;
-                    }));
-                }
-            }
-            (None, None) => {}
-        }
-        Ok(())
-    }
-
-    fn resize(&self) {
-        if let Some(terminal) = &self.terminal {
-            terminal::follow_size(terminal.as_fd());
-        }
-    }
-
-    /// Every instance has ended: what they wrote last still goes out. Who asked for the end waits for a slow reader
-    /// no longer than `patience`; who didn't may still end it by a signal.
-    async fn finish(mut self, signals: &Signals, patience: Option<Duration>) {
-        if let Some(input) = self.input.take() {
-            input.abort();
-        }
-        let until = patience.map(|p| Instant::now() + p);
-        for mut output in std::mem::take(&mut self.outputs) {
-            while !output.is_finished() {
-                tokio::select! {
-                    _ = &mut output => break,
-                    () = tokio::time::sleep(Duration::from_millis(50)) => {}
-                }
-                if until.is_some_and(|u| Instant::now() > u)
-                    || signals.next().is_some_and(|s| s != libc::SIGWINCH)
-                {
-                    output.abort();
-                    break;
-                }
-            }
-        }
-        drop(self.raw.take());
-    }
 }
 
 /// `-d`: waits until the app is ready, then lets the command go.

@@ -149,13 +149,22 @@ fn make_ready(found: Found, plan: Plan, host: Host, context: Context) -> Result<
 fn take_name(run_dir: &Path, name: &RunName) -> Result<LockFile, RunError> {
     let dir = run_dir.join("names");
     make_dir(&dir)?;
-    match LockFile::try_take(&dir.join(name.as_str()))? {
-        Ok(mut lock) => {
-            lock.say(&std::process::id().to_string())?;
-            Ok(lock)
+    // A holder that has only just taken it has not said yet who it is.
+    for _ in 0..50 {
+        match LockFile::try_take(&dir.join(name.as_str()))? {
+            Ok(mut lock) => {
+                lock.say(&std::process::id().to_string())?;
+                return Ok(lock);
+            }
+            Err(holder) => {
+                if let Ok(pid) = holder.trim().parse() {
+                    return Err(RunError::Running { name: name.clone(), pid });
+                }
+            }
         }
-        Err(holder) => Err(RunError::Running { name: name.clone(), pid: holder.trim().parse().unwrap_or(0) }),
+        std::thread::sleep(std::time::Duration::from_millis(5));
     }
+    Err(RunError::plain(format!("{name} runs already")))
 }
 
 /// The host folders of each slot's volumes, and the locks that keep them.

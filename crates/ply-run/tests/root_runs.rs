@@ -249,6 +249,21 @@ fn a_terminal_of_its_own_is_given_back_on_every_exit() {
 }
 
 #[test]
+fn an_interrupt_typed_at_the_terminal_is_one_stop_signal_for_the_app() {
+    both(|world| {
+        let script = "trap 'echo interrupted' INT; trap 'echo asked; exit 0' TERM; echo up; while :; do sleep 0.05; done";
+        let mut screen = world.terminal(&["run", "./app", "--", "-c", script]);
+        screen.wait_for("up");
+        let began = Instant::now();
+        screen.type_text("\x03");
+        assert_eq!(screen.finish(), 0);
+        assert!(began.elapsed() < Duration::from_secs(1));
+        assert!(screen.seen.contains("asked") && !screen.seen.contains("interrupted"), "{}", screen.seen);
+        assert!(screen.echoes());
+    });
+}
+
+#[test]
 fn a_stuck_reader_holds_the_app_but_not_a_stop() {
     both(|world| {
         let script = "echo up >&2; while :; do echo some text of a line; done";

@@ -172,6 +172,9 @@ fn first_process(
     crate::init::forget_arguments(plan.arguments);
     // A signal that comes early waits for init, and modes are as given.
     rights::set_blocked(u64::MAX);
+    // A session of its own, for init too: Ctrl-C at the caller's terminal is the caller's, or the app would be told
+    // twice.
+    let _ = rustix::process::setsid();
     rustix::process::umask(Mode::empty());
 
     // Until the maps are written nobody here is anybody. End of file: the parent died, and so do we.

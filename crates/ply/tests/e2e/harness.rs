@@ -81,11 +81,12 @@ impl World {
     /// Copies a tree into `work/`.
     pub(crate) fn copy(&self, from: &Path, rel: &str) -> PathBuf {
         let to = self.path("work").join(rel);
+        fs::create_dir_all(to.parent().expect("a parent")).expect("mkdir");
         let status = Command::new("cp").arg("-rT").arg(from).arg(&to).status().expect("cp");
         assert!(status.success());
         if let Some(id) = self.id() {
             let status =
-                Command::new("chown").args(["-Rh", &format!("{id}:{id}")]).arg(&to).status().expect("chown");
+                Command::new("chown").args(["-Rh", &format!("{id}:{id}")]).arg(self.path("work")).status().expect("chown");
             assert!(status.success());
         }
         to

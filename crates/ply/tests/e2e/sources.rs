@@ -249,7 +249,7 @@ fn what_may_pass_is_tried_again() {
 
 #[test]
 fn what_is_not_there_is_said_at_once() {
-    let done = fails("404", |_, _, _, stream| status("404 Not Found", "", stream));
+    let done = fails("is not there", |_, _, _, stream| status("404 Not Found", "", stream));
     assert!(done.err.contains("hint:"), "{}", done.err);
     assert!(done.took < Duration::from_secs(3), "not tried again: {:?}", done.took);
 }

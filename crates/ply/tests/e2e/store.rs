@@ -43,7 +43,7 @@ fn a_running_image_is_never_taken() {
         world
             .run(["run", "./sh", "-d", "--", "-c", "trap 'exit 0' TERM; while :; do sleep 0.05; done"])
             .expect(0);
-        std::fs::remove_dir_all(world.path("data/apps")).unwrap();
+        std::fs::remove_file(world.path("data/apps/sh/installed.json")).unwrap();
         world.run(["gc"]).expect(0);
         assert_eq!(world.run(["exec", "sh", "cat", "/etc/debian_version"]).code, Some(0), "{who:?}");
         world.run(["stop", "sh"]).expect(0);
