@@ -35,6 +35,8 @@ pub(crate) struct FetchArgs {
 
 pub(crate) fn run(args: FetchArgs, context: &Context) -> Result<ExitCode, Failure> {
     let fetcher = context.fetcher(&args.sources, Arch::HOST)?;
+    // gc must not take what was just fetched while the rest still comes.
+    let _hold = context.store()?.hold()?;
     let mut entries: Vec<Entry> = Vec::new();
     for what in &args.what {
         match context.image(what, &fetcher)? {
