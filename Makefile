@@ -43,7 +43,8 @@ check: tools
 
 # The figures of the README, each beside a peer in the same run.
 bench: build fixtures
-	PLY_BIN=$(PLY) PLY_TEST_CACHE=$(CACHE) cargo run --release -p ply-bench
+	cargo build --release -p ply-bench
+	PLY_BIN=$(PLY) PLY_TEST_CACHE=$(CACHE) tools/world $(dir $(PLY))ply-bench
 
 # Packages and modules that the end-to-end tests use, made once and kept by content.
 fixtures: build

@@ -139,6 +139,13 @@ impl Row {
         Self { what: what.into(), ours: seconds(ours), peer, ratio, target: Some(1.0) }
     }
 
+    /// A line about a size in bytes that has a limit and no peer.
+    pub fn size_at_most(what: impl Into<String>, ours: u64, limit: u64) -> Self {
+        let ratio = ours as f64 / limit as f64;
+        let peer = format!("limit {}", megabytes(limit));
+        Self { what: what.into(), ours: megabytes(ours), peer, ratio, target: Some(1.0) }
+    }
+
     /// Whether it is within its target.
     pub fn holds(&self) -> bool {
         self.target.is_none_or(|target| self.ratio <= target)

@@ -1,6 +1,7 @@
-//! `cargo run --release -p ply-bench -- [pack|extract|resolve] [--check] [--rounds N]`: everything where nothing is named.
+//! `cargo run --release -p ply-bench -- [pack|extract|resolve|launch] [--check] [--rounds N]`: everything where nothing is named.
 
 mod extract;
+mod launch;
 mod pack;
 mod resolve;
 mod tree;
@@ -17,7 +18,8 @@ pub(crate) struct Options {
 /// A measurement by its name.
 type Bench = (&'static str, fn(&Options) -> Result<Vec<Row>>);
 
-const BENCHES: &[Bench] = &[("pack", pack::run), ("extract", extract::run), ("resolve", resolve::run)];
+const BENCHES: &[Bench] =
+    &[("pack", pack::run), ("extract", extract::run), ("resolve", resolve::run), ("launch", launch::run)];
 
 fn main() -> Result<()> {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
