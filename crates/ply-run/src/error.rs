@@ -179,6 +179,12 @@ impl RunError {
 
     /// What a build says.
     pub(crate) fn from_build(error: ply_build::BuildError) -> Self {
-        Self::Refused { message: error.to_string(), hint: error.hint() }
+        use ply_build::BuildError as E;
+        match error {
+            E::Manifest(all) | E::Lock(all) | E::IncludeMatchesNothing(all) | E::IncludeInvalid(all) => {
+                Self::File(all)
+            }
+            other => Self::Refused { message: other.to_string(), hint: other.hint() },
+        }
     }
 }

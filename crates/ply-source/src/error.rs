@@ -204,7 +204,7 @@ pub enum SourceError {
         why: String,
     },
     /// A range, and a source that can't list.
-    #[error("{origin} can't list versions, and {name} is asked for as {range}")]
+    #[error("{origin} can't list versions, and {name} is asked for by a range")]
     CantList {
         /// The source.
         origin: String,

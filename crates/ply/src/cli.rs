@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 
 /// npm for containers: build, fetch and run boxed apps. No daemon.
 #[derive(Debug, Parser)]
-#[command(name = "ply", version, max_term_width = 100, arg_required_else_help = true)]
+#[command(name = "ply", bin_name = "ply", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(after_help = "\
 A first run:
   ply run redis@8 --publish 6379     fetch it, box it, publish its port

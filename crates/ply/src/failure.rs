@@ -107,10 +107,32 @@ impl From<ply_build::EditError> for Failure {
     }
 }
 
-from_crates!(
-    ply_image::ImageError,
-    ply_source::SourceError,
-    ply_build::BuildError,
-    ply_forge::ForgeError,
-    ply_run::RunError
-);
+from_crates!(ply_image::ImageError, ply_source::SourceError, ply_forge::ForgeError);
+
+impl From<ply_build::BuildError> for Failure {
+    fn from(error: ply_build::BuildError) -> Self {
+        use ply_build::BuildError as E;
+        match error {
+            // Each fault of a file with its own hint.
+            E::Manifest(all) | E::Lock(all) | E::IncludeMatchesNothing(all) | E::IncludeInvalid(all) => {
+                all.into()
+            }
+            other => {
+                let hint = other.hint();
+                Self::new(other).maybe_hint(hint)
+            }
+        }
+    }
+}
+
+impl From<ply_run::RunError> for Failure {
+    fn from(error: ply_run::RunError) -> Self {
+        match error {
+            ply_run::RunError::File(all) => all.into(),
+            other => {
+                let hint = other.hint();
+                Self::new(other).maybe_hint(hint)
+            }
+        }
+    }
+}
