@@ -49,6 +49,12 @@ impl Failure {
         self
     }
 
+    /// The same with `code` where none but the general one was set: a caller of `ply run` must not take ply's own
+    /// failure for the app's.
+    pub(crate) fn unless_coded(self, code: u8) -> Self {
+        if self.code == 1 { self.code(code) } else { self }
+    }
+
     /// A fault of `ply run` or `ply exec`, with the exit code that tells it from the app's.
     pub(crate) fn of_run(error: ply_run::RunError) -> Self {
         let code = error.exit_code();

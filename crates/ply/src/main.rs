@@ -40,9 +40,13 @@ fn main() -> ExitCode {
     }
 }
 
+/// The exit code of `ply run` and `ply exec` where ply itself failed.
+const PLY_FAILED: u8 = ply_run::EXIT_PLY;
+
 /// The table of contents: each arm is one thing that ply does.
 fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
-    let context = Context::new(cli.shared)?;
+    let runs = matches!(cli.verb, Verb::Run(_) | Verb::Exec(_));
+    let context = Context::new(cli.shared).map_err(|f| if runs { f.unless_coded(PLY_FAILED) } else { f })?;
     match cli.verb {
         Verb::Init(args) => commands::init::run(args, &context),
         Verb::Add(args) => commands::add::run(args, &context),
@@ -54,7 +58,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Check(args) => commands::check::run(args, &context),
         Verb::Inspect(args) => commands::inspect::run(args, &context),
         Verb::Forge(args) => commands::forge::run(args, &context),
-        Verb::Run(args) => commands::run::run(*args, &context),
+        Verb::Run(args) => commands::run::run(*args, &context).map_err(|f| f.unless_coded(PLY_FAILED)),
         Verb::Exec(args) => commands::exec::run(args, &context),
         Verb::Ps(args) => commands::ps::run(args, &context),
         Verb::Logs(args) => commands::logs::run(args, &context),

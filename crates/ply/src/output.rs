@@ -34,11 +34,17 @@ pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints one line. A reader that went away ends the program in silence, as a pipe does.
+/// Prints one line. A reader that went away ends the program in silence, as a pipe does; any other fault of
+/// standard output is an error, since the result is then not where it was asked for.
 pub(crate) fn put(line: &str) {
     let mut out = std::io::stdout().lock();
-    if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
-        std::process::exit(0);
+    match writeln!(out, "{line}").and_then(|()| out.flush()) {
+        Ok(()) => {}
+        Err(why) if why.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(why) => {
+            eprintln!("error: the result can't be written to standard output: {why}");
+            std::process::exit(1);
+        }
     }
 }
 

@@ -76,5 +76,25 @@ fn addition(fetcher: &Fetcher, reference: &Reference) -> Result<Addition, Failur
         }
         range => range.clone(),
     };
+    // A name or a range that isn't there would only be found out by the next build.
+    match fetcher.versions(&reference.name, None) {
+        Ok(versions) if versions.is_empty() => {
+            let words = fetcher.search("").unwrap_or_default();
+            let names: Vec<&str> = words.iter().map(|found| found.name.as_str()).collect();
+            let source = &fetcher.options().default_source.spec;
+            let failure = Failure::new(format!("no package {} in {source}", reference.name));
+            return Err(match ply_manifest::nearest(reference.name.as_str(), names.iter().copied()) {
+                Some(near) => failure.hint(format!("did you mean {near:?}?")),
+                None => failure.hint("ply search WORD lists what a source has"),
+            });
+        }
+        Ok(versions) if !versions.iter().any(|image| range.contains(&image.version)) => {
+            let newest = versions.iter().map(|image| &image.version).max();
+            let failure = Failure::new(format!("no version of {} is in the range {range}", reference.name));
+            return Err(failure.maybe_hint(newest.map(|newest| format!("the newest is {newest}"))));
+        }
+        // A forge can't list, and an exact version needs no list.
+        _ => {}
+    }
     Ok(Addition { name: reference.name.clone(), range, source: None, base: false })
 }

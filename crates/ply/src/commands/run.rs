@@ -27,9 +27,9 @@ WHAT is told apart by its form:
 Examples:
   ply run redis@8 --publish 6379
   ply run . --publish 8080:3000 -e NODE_ENV=development
-  ply run -t debian-shell@1 -- -l
+  ply run redis@8 -t --entrypoint /bin/sh
   ply run api@2 --name api -d --mem 512M --pids 256
-  ply run ./app --plan               print what would be done, do nothing
+  ply run ./app --plan               print what would be done, start nothing
 
 Exit code: the app's; 128+N for a signal; 125 where ply failed, 126 and 127 where the
 entrypoint can't be run or isn't there, 2 for a wrong command line.")]
@@ -142,7 +142,7 @@ pub(crate) struct RunArgs {
     /// Return once it runs, and leave it in the background
     #[arg(short = 'd', long = "detach", conflicts_with = "terminal")]
     pub(crate) detach: bool,
-    /// Print what would be done, and do nothing
+    /// Print what would be done (what it must read is fetched or built), and start nothing
     #[arg(long)]
     pub(crate) plan: bool,
     /// With --plan: as JSON

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 Examples:
   ply search redis
   ply search               everything that the source has
-  ply search image --source file:///srv/packages/{package}")]
+  ply search redis --source file:///srv/packages/{package}")]
 pub(crate) struct SearchArgs {
     /// A word of the name or the description
     #[arg(value_name = "TERM", default_value = "")]

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 Examples:
   ply store ls
   ply store ls --json
-  ply store rm redis-8.0.2-linux-x64.img")]
+  ply store rm 7c2f19ab04de    the beginning of a digest, as ls shows it")]
 pub(crate) struct StoreArgs {
     #[command(subcommand)]
     what: Store,

@@ -21,7 +21,7 @@ pub(crate) struct VolumeArgs {
 
 #[derive(Debug, Subcommand)]
 enum Volume {
-    /// List volumes with their size and whether they are in use
+    /// List volumes with their state and place
     Ls {
         /// Only those of apps that are no longer installed
         #[arg(long)]
