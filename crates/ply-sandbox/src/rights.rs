@@ -18,6 +18,10 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// The most open files: soft, hard.
 const OPEN_FILES: (u64, u64) = (65_536, 524_288);
+/// Queued signals and timers of one box.
+const PENDING_SIGNALS: u64 = 4_096;
+/// Bytes of POSIX message queues of one box.
+const QUEUE_BYTES: u64 = 262_144;
 /// Where a program without a slash is looked for when the environment has no PATH.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -215,8 +219,16 @@ impl App {
             .map(drop)
         };
         set(libc::RLIMIT_CORE, 0, 0)?;
-        let allowed = hard_open_files();
+        let allowed = hard_limit(libc::RLIMIT_NOFILE);
         set(libc::RLIMIT_NOFILE, OPEN_FILES.0.min(allowed), OPEN_FILES.1.min(allowed))?;
+        // Both are counted against the owner of the user namespace, the host's root or the caller, too: one box must
+        // not use up what every other process of that user has.
+        for (resource, most) in
+            [(libc::RLIMIT_SIGPENDING, PENDING_SIGNALS), (libc::RLIMIT_MSGQUEUE, QUEUE_BYTES)]
+        {
+            let most = most.min(hard_limit(resource));
+            set(resource, most, most)?;
+        }
         if let Some(processes) = self.processes {
             let count = u64::from(processes);
             set(libc::RLIMIT_NPROC, count, count)?;
@@ -323,12 +335,12 @@ fn ambient(keep: u64) -> Sys<()> {
         .try_for_each(|capability| prctl(libc::PR_CAP_AMBIENT_RAISE, capability))
 }
 
-fn hard_open_files() -> u64 {
+/// The hard limit of this process, which may only be lowered.
+fn hard_limit(resource: u32) -> u64 {
     let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the struct outlives the call.
-    let got = unsafe {
-        libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_NOFILE, std::ptr::null::<u8>(), &raw mut limit)
-    };
+    let got =
+        unsafe { libc::syscall(libc::SYS_prlimit64, 0, resource, std::ptr::null::<u8>(), &raw mut limit) };
     if got == 0 { limit.rlim_max } else { 1024 }
 }
 

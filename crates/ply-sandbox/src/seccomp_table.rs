@@ -117,10 +117,9 @@ pub(crate) const GROUPS: &[Group] = &[
     group(Allow, "more filters on oneself: they only take away", "
         seccomp landlock_add_rule landlock_create_ruleset landlock_restrict_self lsm_get_self_attr
         lsm_list_modules"),
-    group(Allow, "sockets that are there; the network namespace is the limit. (socketcall packs its arguments in \
-        memory, where no filter can look; 32-bit programs of distributions still need it)", "
+    group(Allow, "sockets that are there; the network namespace is the limit", "
         accept accept4 bind connect getpeername getsockname getsockopt listen recv recvfrom recvmmsg
-        recvmmsg_time64 recvmsg send sendmmsg sendmsg sendto setsockopt shutdown socketcall socketpair"),
+        recvmmsg_time64 recvmsg send sendmmsg sendmsg sendto setsockopt shutdown socketpair"),
     group(Allow, "System V and POSIX IPC; the ipc namespace is the limit", "
         ipc mq_getsetattr mq_notify mq_open mq_timedreceive mq_timedreceive_time64 mq_timedsend
         mq_timedsend_time64 mq_unlink msgctl msgget msgrcv msgsnd semctl semget semop semtimedop
@@ -133,6 +132,8 @@ pub(crate) const GROUPS: &[Group] = &[
     group(Missing, "its flags are in memory, where no filter can look: libc falls back to clone", "clone3"),
     group(Personality, "only what changes no layout: linux, 32-bit names, and asking", "personality"),
     group(Socket, "no kernel crypto (a long record of kernel holes) and no sockets to the hypervisor", "socket"),
+    group(Missing, "its arguments are in memory, where no filter can look: sockets to the hypervisor would come through \
+        it; 32-bit programs have the separate calls since Linux 4.3", "socketcall"),
     group(Ioctl, "not the two that push input into a terminal", "ioctl"),
     group(Mknod(1), "pipes, sockets and files; never a device", "mknod"),
     group(Mknod(2), "pipes, sockets and files; never a device", "mknodat"),

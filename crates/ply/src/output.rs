@@ -50,7 +50,9 @@ pub(crate) fn put(line: &str) {
 
 /// Text from outside without control characters, so that a name can't steer the terminal (CVE-2023-28101).
 pub(crate) fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    // The marks that turn the direction of writing make one text look like another.
+    let turns = |c: char| ('\u{202a}'..='\u{202e}').contains(&c) || ('\u{2066}'..='\u{2069}').contains(&c);
+    text.chars().map(|c| if c.is_control() || turns(c) { '\u{fffd}' } else { c }).collect()
 }
 
 /// A size for people: one decimal, powers of 1000.

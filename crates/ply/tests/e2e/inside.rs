@@ -319,3 +319,17 @@ fn a_user_without_a_range_is_root_inside_alone() {
     assert_eq!(other.code, Some(125), "{}", other.err);
     assert!(other.err.contains("range"), "{}", other.err);
 }
+
+#[test]
+fn one_box_can_not_use_up_the_hosts_timers_and_queues() {
+    for who in BOTH {
+        let world = shell(who);
+        let limits = sh(&world, &[], "cat /proc/self/limits");
+        let value = |name: &str| {
+            let line = limits.lines().find(|l| l.starts_with(name)).unwrap();
+            line.split_whitespace().rev().nth(1).unwrap().parse::<u64>().unwrap()
+        };
+        assert!(value("Max pending signals") <= 4_096, "{who:?}\n{limits}");
+        assert!(value("Max msgqueue size") <= 262_144, "{who:?}\n{limits}");
+    }
+}
