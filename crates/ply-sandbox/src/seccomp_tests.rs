@@ -126,3 +126,14 @@ fn arguments_that_matter_are_looked_at() {
         assert_eq!(ask(0, name, arguments), expected, "{name} {arguments:x?}");
     }
 }
+
+#[test]
+fn calls_whose_arguments_no_filter_sees_are_missing_whatever_is_kept() {
+    for (name, column) in [("socketcall", 1), ("clone3", 0), ("clone3", 1)] {
+        for capabilities in [0, u64::MAX] {
+            let (architecture, column) = ARCHITECTURES[column];
+            let answer = run(filter(capabilities), architecture, number(name, column), [0; 6]);
+            assert_eq!(answer & 0xffff, libc::ENOSYS as u32, "{name}");
+        }
+    }
+}
