@@ -59,6 +59,10 @@ fn parent(spec: &Spec, context: &LaunchContext<'_>, stdio: Stdio) -> Result<Inst
         .and_then(above_standard)
         .at(Step::Parent)?;
 
+    let step = |source| LaunchError::Step { step: Step::JoinCgroup, source };
+    let door = cgroups.door_v1().map_err(step)?;
+    let door = door.map(above_standard).transpose().at(Step::JoinCgroup)?;
+
     let mut flags = libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
     if plan.user_namespace {
         flags |= libc::CLONE_NEWUSER;
@@ -71,17 +75,16 @@ fn parent(spec: &Spec, context: &LaunchContext<'_>, stdio: Stdio) -> Result<Inst
     let born = match unsafe { sys::clone3(flags as u64, cgroups.unified.as_ref().map(AsFd::as_fd)) }
         .at(Step::Clone)?
     {
-        Side::Child => child(&plan, &app, raw(&theirs), standard_raw, raw(&guard)),
+        Side::Child => child(&plan, &app, raw(&theirs), standard_raw, raw(&guard), door.as_ref().map(raw)),
         Side::Parent { pid, pidfd } => Born { pid, pidfd },
     };
-    drop((theirs, guard));
+    drop((theirs, guard, door));
     let size = standard.size;
     drop(standard);
 
     // The maps and limits are ours to set: the child has no rights outside of its namespace.
     userns::write_maps(born.pid, &spec.ids, context.host)?;
     rights::raise_open_files(born.pid);
-    cgroups.enter_v1(born.pid).map_err(|source| LaunchError::Step { step: Step::JoinCgroup, source })?;
     wire::send(ours.as_fd(), Message::Go, &[]).map_err(|_| talk(&ours, spec))?;
 
     // Rootful, the root is put together out here, id-mapped with the child's own namespace (which has its maps
@@ -151,8 +154,8 @@ fn talk(socket: &OwnedFd, spec: &Spec) -> LaunchError {
 }
 
 /// The child's side: pid 1. It never returns, and never unwinds into the parent's frames.
-fn child(plan: &Plan, app: &App, socket: RawFd, standard: Standing, guard: RawFd) -> ! {
-    let Err(failure) = first_process(plan, app, socket, standard, guard);
+fn child(plan: &Plan, app: &App, socket: RawFd, standard: Standing, guard: RawFd, door: Option<RawFd>) -> ! {
+    let Err(failure) = first_process(plan, app, socket, standard, guard, door);
     wire::report_and_exit(socket, failure)
 }
 
@@ -165,10 +168,12 @@ fn first_process(
     socket: RawFd,
     standing: Standing,
     guard: RawFd,
+    door: Option<RawFd>,
 ) -> Result<Infallible, Failure> {
     // Nothing of the parent's stays open: not its other instances, not its files (CVE-2016-9962, CVE-2024-21626).
     let [a, b, c] = standing.unwrap_or([socket; 3]);
-    sys::close_all_but(&[socket, guard, app.stub(), a, b, c]).at(Step::Descriptors)?;
+    sys::close_all_but(&[socket, guard, app.stub(), a, b, c, door.unwrap_or(socket)])
+        .at(Step::Descriptors)?;
     crate::init::forget_arguments(plan.arguments);
     // A signal that comes early waits for init, and modes are as given.
     rights::set_blocked(u64::MAX);
@@ -176,6 +181,11 @@ fn first_process(
     // twice.
     let _ = rustix::process::setsid();
     rustix::process::umask(Mode::empty());
+
+    // Before anything is started that would have to be counted too.
+    if let Some(door) = door {
+        sys::enter_cgroup(door).at(Step::JoinCgroup)?;
+    }
 
     // Until the maps are written nobody here is anybody. End of file: the parent died, and so do we.
     wait(socket)?;

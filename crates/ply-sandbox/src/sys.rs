@@ -130,6 +130,16 @@ pub(crate) fn close_all_but(keep: &[RawFd]) -> Sys<()> {
     close_range(from, u32::MAX, 0)
 }
 
+/// Moves the calling thread into the cgroup (v1) whose `tasks` file `door` is, and closes it.
+pub(crate) fn enter_cgroup(door: RawFd) -> Sys<()> {
+    // SAFETY: the caller owns the descriptor and doesn't use it after; the buffer is static.
+    unsafe {
+        check(libc::write(door, b"0".as_ptr().cast(), 1) as i64)?;
+        check(i64::from(libc::close(door)))?;
+    }
+    Ok(())
+}
+
 /// `close_range(2)`.
 pub(crate) fn close_range(first: u32, last: u32, flags: u32) -> Sys<()> {
     // SAFETY: the caller names descriptors that it owns; borrowed ones aren't used after.
