@@ -5,11 +5,15 @@ PLY := $(CURDIR)/target/$(TARGET)/release/ply
 CACHE := $(CURDIR)/.cache
 # What `make test` runs outside its own network: tests that read the machine's package mirrors.
 MIRROR_TESTS := package(ply-forge)
+# How far the long campaigns go: kills of each kind, rounds of each fuzz target.
+LONG := PLY_LONG=1 PLY_KILL_ROUNDS=200 PLY_TEST_KILLS=200 PLY_TEST_MOMENTS=500 PLY_FUZZ_ROUNDS=20000
 
 .PHONY: demo build test test-long test-vm check bench fixtures tools fmt
 
 # Builds ply, mints a base and packages, builds the example app, runs it, shows its page.
-demo: build
+demo:
+	tools/install build
+	$(MAKE) build
 	tools/demo $(PLY) $(CACHE)
 
 build:
@@ -24,7 +28,7 @@ test: tools check build fixtures
 # The long campaigns: the same tests with more rounds, bigger trees and longer fuzzing.
 test-long: tools build fixtures
 	cargo nextest run --workspace --no-run
-	PLY_LONG=1 PLY_BIN=$(PLY) PLY_TEST_CACHE=$(CACHE) tools/world cargo nextest run --offline --workspace --profile long
+	$(LONG) PLY_BIN=$(PLY) PLY_TEST_CACHE=$(CACHE) tools/world cargo nextest run --offline --workspace --profile long -E 'not ($(MIRROR_TESTS))'
 
 # The virtual machine lane (a real cgroup v2 and systemd) comes with the box.
 test-vm:
@@ -49,7 +53,7 @@ fixtures: build
 
 # What the commands above need from the machine.
 tools:
-	tools/install
+	tools/install test
 
 fmt:
 	cargo fmt --all

@@ -82,6 +82,8 @@ pub fn collect(dirs: &Dirs, dry_run: bool) -> Result<Collected, RunError> {
         collected.volumes.push(volume.id());
     }
     if !dry_run {
+        collected.images.freed += ply_build::sweep_records(&dirs.data);
+        ply_sandbox::sweep_scratch(&ids, &dirs.data).map_err(RunError::from_launch)?;
         for leftover in ply_run::volume_leftovers(dirs) {
             ply_sandbox::remove_all(&ids, &leftover).map_err(RunError::from_launch)?;
         }

@@ -25,9 +25,9 @@ use std::path::{Path, PathBuf};
 pub struct ExtractOptions {
     /// How many threads write; 0 is one a core and one more.
     pub threads: usize,
-    /// Owners (those that the caller's user namespace maps), setuid and setgid bits, `security.capability` and
-    /// `user.*` xattrs are as in the image. Otherwise
-    /// everything belongs to the caller, and only the nine permission bits are kept.
+    /// Owners, setuid and setgid bits, `security.capability` and `user.*` xattrs are as in the image. What belongs to
+    /// an id that the caller's user namespace doesn't map stays root's, without these bits and capabilities.
+    /// Otherwise everything belongs to the caller, and only the nine permission bits are kept.
     pub owners: bool,
     /// The directory in the image that becomes the target folder; empty for the root.
     pub subtree: PathBuf,
@@ -147,12 +147,15 @@ impl<'a> Attributes<'a> {
     fn apply(&self, fd: BorrowedFd<'_>, stat: &Stat, xattr: u32) -> Result<rustix::io::Result<()>> {
         let xattrs = if self.owners { self.image.xattr_set(xattr)? } else { Vec::new() };
         Ok((|| {
-            if let Some((uid, gid)) = self.owner(stat) {
-                mapped(rustix::fs::fchown(fd, Some(uid), Some(gid)))?;
-            }
-            rustix::fs::fchmod(fd, self.mode(stat))?;
+            let owned = match self.owner(stat) {
+                Some((uid, gid)) => mapped(rustix::fs::fchown(fd, Some(uid), Some(gid)))?,
+                None => true,
+            };
+            // Under another owner than its own, a setuid file would give away that one's rights.
+            let mode = if owned { self.mode(stat) } else { self.mode(stat) & Mode::from_raw_mode(0o1777) };
+            rustix::fs::fchmod(fd, mode)?;
             for (name, value) in xattrs {
-                if name == b"security.capability" || name.starts_with(b"user.") {
+                if owned && name == b"security.capability" || name.starts_with(b"user.") {
                     let name = CString::new(name).unwrap_or_default();
                     rustix::fs::fsetxattr(fd, name.as_c_str(), &value, XattrFlags::empty())?;
                 }
@@ -195,11 +198,12 @@ impl<'a> Attributes<'a> {
 }
 
 /// An owner that the caller's user namespace does not map can't be set, which chown(2) tells by EINVAL: a caller
-/// without a range of ids has only root. The file then stays root's.
-fn mapped(owned: rustix::io::Result<()>) -> rustix::io::Result<()> {
+/// without a range of ids has only root. The file then stays root's. Says whether the owner was set.
+fn mapped(owned: rustix::io::Result<()>) -> rustix::io::Result<bool> {
     match owned {
-        Err(rustix::io::Errno::INVAL) => Ok(()),
-        other => other,
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::INVAL) => Ok(false),
+        Err(other) => Err(other),
     }
 }
 

@@ -385,7 +385,7 @@ mod root_extraction {
 
     /// Not a test: runs inside of a user namespace, for the test below.
     #[test]
-    #[ignore = "the other side of a_user_namespace_keeps_owners_as_mapped_ids"]
+    #[ignore = "the other side of the tests below"]
     fn child_that_extracts() {
         let top = PathBuf::from(std::env::var_os("PLY_TEST_WORLD").unwrap());
         let store = Store::open(&World::dirs(&top)).unwrap();
@@ -394,8 +394,18 @@ mod root_extraction {
         }
     }
 
-    #[test]
-    fn a_user_namespace_keeps_owners_as_mapped_ids() {
+    /// Keeps a user namespace alive.
+    struct Holder(std::process::Child);
+
+    impl Drop for Holder {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    /// A store with an image of several owners, extracted in a user namespace with this map.
+    fn extracted_with(map: &str) -> (World, Entry) {
         assert!(rustix::process::geteuid().is_root(), "this test writes id maps: it needs root");
         let world = World::new();
         let store = world.store();
@@ -413,34 +423,48 @@ mod root_extraction {
         for file in std::fs::read_dir(&entry.dir).unwrap() {
             std::os::unix::fs::chown(file.unwrap().path(), Some(100_000), Some(100_000)).unwrap();
         }
-        let mut holder = Command::new("unshare").args(["-U", "sleep", "600"]).spawn().unwrap();
-        let proc = PathBuf::from(format!("/proc/{}", holder.id()));
+        let holder = Holder(Command::new("unshare").args(["-U", "sleep", "600"]).spawn().unwrap());
+        let proc = PathBuf::from(format!("/proc/{}", holder.0.id()));
         let own = std::fs::read_link("/proc/self/ns/user").unwrap();
         while std::fs::read_link(proc.join("ns/user")).unwrap() == own {
             std::thread::sleep(Duration::from_millis(2));
         }
-        for map in ["uid_map", "gid_map"] {
-            std::fs::write(proc.join(map), "0 100000 65536\n").unwrap();
+        for file in ["uid_map", "gid_map"] {
+            std::fs::write(proc.join(file), map).unwrap();
         }
         // Where an unprivileged user can read it.
         let exe = world.temp.path().join("test-binary");
         std::fs::copy(std::env::current_exe().unwrap(), &exe).unwrap();
         let mut inside = Command::new("nsenter");
-        inside.args(["-U", "-t", &holder.id().to_string()]).arg(&exe);
+        inside.args(["-U", "-t", &holder.0.id().to_string()]).arg(&exe);
         inside.args(["--exact", "root_extraction::child_that_extracts", "--ignored"]);
         let done = inside.env("PLY_TEST_WORLD", world.temp.path()).output().unwrap();
-        holder.kill().unwrap();
-        holder.wait().unwrap();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
         assert!(String::from_utf8_lossy(&done.stdout).contains("1 passed"));
-        let owner = |path: &str| {
-            let meta = std::fs::symlink_metadata(entry.tree().join(path)).unwrap();
-            (meta.uid(), meta.gid(), meta.mode() & 0o7777)
-        };
-        assert_eq!(owner("setuid"), (100_100, 100_101, 0o4755));
-        assert_eq!(owner("closed"), (100_007, 100_007, 0o500));
-        assert_eq!(owner("link"), (100_008, 100_009, 0o777));
-        assert_eq!(owner("opt/hello/content"), (100_000, 100_000, 0o644));
+        (world, entry)
+    }
+
+    /// Owner, group and mode of a path.
+    fn owner(entry: &Entry, path: &str) -> (u32, u32, u32) {
+        let meta = std::fs::symlink_metadata(entry.tree().join(path)).unwrap();
+        (meta.uid(), meta.gid(), meta.mode() & 0o7777)
+    }
+
+    #[test]
+    fn a_user_namespace_keeps_owners_as_mapped_ids() {
+        let (_world, entry) = extracted_with("0 100000 65536\n");
+        assert_eq!(owner(&entry, "setuid"), (100_100, 100_101, 0o4755));
+        assert_eq!(owner(&entry, "closed"), (100_007, 100_007, 0o500));
+        assert_eq!(owner(&entry, "link"), (100_008, 100_009, 0o777));
+        assert_eq!(owner(&entry, "opt/hello/content"), (100_000, 100_000, 0o644));
+    }
+
+    #[test]
+    fn an_owner_that_is_not_mapped_gives_its_rights_to_nobody() {
+        let (_world, entry) = extracted_with("0 100000 1\n");
+        assert_eq!(owner(&entry, "setuid"), (100_000, 100_000, 0o755));
+        assert_eq!(owner(&entry, "closed"), (100_000, 100_000, 0o500));
+        assert_eq!(owner(&entry, "link"), (100_000, 100_000, 0o777));
     }
 
     #[test]

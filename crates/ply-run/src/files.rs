@@ -27,8 +27,10 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8], durable: bool) -> Result<()
     let failed = |why| RunError::Io { what: "can't write", path: path.to_owned(), why };
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let temp = path.with_file_name(format!(
-        ".{name}.{}.{}.tmp",
+        ".{name}.{}.{}-{}.tmp",
         std::process::id(),
+        // A pid alone is no identity.
+        start_time(std::process::id()).unwrap_or_default(),
         COUNT.fetch_add(1, Ordering::Relaxed)
     ));
     let write = || -> io::Result<()> {
@@ -50,10 +52,11 @@ pub(crate) fn sweep_temporary(dir: &Path) {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let maker = name.to_str().and_then(|n| {
-            let mut parts = n.strip_prefix('.')?.strip_suffix(".tmp")?.rsplit('.').skip(1);
-            parts.next()?.parse::<u32>().ok()
+            let mut parts = n.strip_prefix('.')?.strip_suffix(".tmp")?.rsplit('.');
+            let (started, _) = parts.next()?.split_once('-')?;
+            Some((parts.next()?.parse::<u32>().ok()?, started.parse::<u64>().ok()?))
         });
-        if maker.is_some_and(|pid| start_time(pid).is_none()) {
+        if maker.is_some_and(|(pid, started)| start_time(pid) != Some(started)) {
             let _ = std::fs::remove_file(entry.path());
         }
     }
@@ -223,9 +226,12 @@ mod tests {
     #[test]
     fn only_temporary_files_of_the_dead_are_swept() {
         let dir = tempfile::tempdir().unwrap();
-        let live = format!(".web.1.json.{}.7.tmp", std::process::id());
+        let live = {
+            let pid = std::process::id();
+            format!(".web.1.json.{pid}.{}-7.tmp", start_time(pid).unwrap())
+        };
         // Above the largest pid that a kernel gives (proc(5): 2^22).
-        let dead = ".web.1.json.4194999.7.tmp";
+        let dead = ".web.1.json.4194999.1-7.tmp";
         for name in [live.as_str(), dead, "web.1.json", ".other", "x.tmp"] {
             std::fs::write(dir.path().join(name), "").unwrap();
         }

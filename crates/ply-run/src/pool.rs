@@ -11,6 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;
 
+/// How long after its start an instance that refuses connections is not spoken of.
+const STARTING_MS: u64 = 3_000;
+
 /// One slot.
 pub(crate) struct Slot {
     /// The running instance; none after its end.
@@ -173,6 +176,10 @@ impl Backends for Pool {
         let slots = self.slots.borrow();
         let Some(found) = slots.iter().find(|s| s.state.slot == slot) else { return };
         let Some(pid) = found.instance.as_ref().map(|i| i.app().pid) else { return };
+        // One that has just started is still on its way to its port.
+        if now_ms().saturating_sub(found.state.since_ms) < STARTING_MS {
+            return;
+        }
         if !self.told.borrow_mut().insert((slot, port)) {
             return;
         }

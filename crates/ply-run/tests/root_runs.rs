@@ -205,10 +205,14 @@ fn a_published_port_leads_inside_and_tells_what_is_wrong() {
         // Nobody listens inside: the client sees the end, the user is told.
         let mut run = world
             .start(&["run", "./app", "--publish", &publish, "--", "-c", "echo up; exec sleep 100"], "up");
+        // One that has just started is given time; then it is said, once.
+        assert_eq!(common::get(port), "");
+        std::thread::sleep(Duration::from_millis(3_200));
+        assert_eq!(common::get(port), "");
         assert_eq!(common::get(port), "");
         std::thread::sleep(Duration::from_millis(100));
         run.signal(libc::SIGTERM);
-        assert!(run.finish_all().2.contains("nothing listens on port 3000 in bb.1\n"));
+        assert_eq!(run.finish_all().2.matches("nothing listens on port 3000 in bb.1\n").count(), 1);
     });
 }
 

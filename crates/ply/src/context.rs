@@ -54,7 +54,7 @@ impl Context {
 
 /// What a target names: an image in the store, or a folder with a manifest.
 pub(crate) enum Found {
-    Image(Entry),
+    Image(Box<Entry>),
     Folder(PathBuf),
 }
 
@@ -62,8 +62,8 @@ impl Context {
     /// Looks a target up: a package is fetched, a file is put into the store.
     pub(crate) fn image(&self, what: &Target, fetcher: &Fetcher) -> Result<Found, Failure> {
         let path = match what {
-            Target::Reference(reference) => return Ok(Found::Image(fetcher.lookup(reference)?)),
-            Target::Url(url) => return Ok(Found::Image(fetcher.url(url)?)),
+            Target::Reference(reference) => return Ok(Found::Image(Box::new(fetcher.lookup(reference)?))),
+            Target::Url(url) => return Ok(Found::Image(Box::new(fetcher.url(url)?))),
             Target::Docker(_) | Target::Git(_) => {
                 return Err(Failure::new(format!("{what} can't be read by this version"))
                     .hint("images of other tools and git repositories come with a later version"));
@@ -78,7 +78,7 @@ impl Context {
             Some(name) => name,
             None => Image::open(path)?.name(Arch::HOST)?,
         };
-        Ok(Found::Image(self.store()?.insert_file(path, Origin { source: None, image })?))
+        Ok(Found::Image(Box::new(self.store()?.insert_file(path, Origin { source: None, image })?)))
     }
 
     /// The caller's own mapping of ids, for files that belong to its delegated ones.

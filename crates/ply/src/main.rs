@@ -3,6 +3,9 @@
 //! `main` reads the command line, sets up what every verb shares, and hands over to the one file of the
 //! verb under `commands/`. Results go to standard output, everything else to standard error.
 
+// The doc lines of flags are the help texts, where brackets mean what may be left out.
+#![allow(rustdoc::broken_intra_doc_links, reason = "help texts are no links")]
+
 mod cli;
 mod commands;
 mod context;

@@ -50,6 +50,8 @@ pub(crate) fn run(args: BuildArgs, context: &Context) -> Result<ExitCode, Failur
         request.output = Output::File(file);
     }
     let fetcher = context.fetcher(&args.sources, args.arch)?;
+    // gc must not take between resolving and packing what was just fetched.
+    let _hold = context.store()?.hold()?;
     let built = ply_build::build(&request, &fetcher)?;
     for notice in &built.notices {
         context.say(format!("note: {notice}"));

@@ -18,10 +18,15 @@ Examples:
   ply check app-1.0.0-linux-x64.img --against policy.toml --json
 
 A policy is a TOML file:
-  bases = [\"debian\"]                 # the only bases allowed
-  least = { node = \"22.6.0\" }        # least versions
-  forbid_capabilities = [\"sys_admin\"]
-  require_egress = true              # every app must declare what it talks to
+  bases = [\"debian@13\"]              # the bases that may own /
+  [least]
+  openssl = \"3.5.1\"                  # the least version, where the image has it
+  [capabilities]
+  forbid = [\"sys_admin\"]             # what no app may keep
+  [egress]
+  declared = true                    # the manifest must say whom it talks to
+  allow = [\"*.example.com\"]          # and may only claim these
+  require = [\"api.example.com\"]      # and must claim these
 
 Exit code: 0 where all is well, 1 where something is not.")]
 pub(crate) struct CheckArgs {

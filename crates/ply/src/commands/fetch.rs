@@ -35,12 +35,14 @@ pub(crate) struct FetchArgs {
 
 pub(crate) fn run(args: FetchArgs, context: &Context) -> Result<ExitCode, Failure> {
     let fetcher = context.fetcher(&args.sources, Arch::HOST)?;
+    // gc must not take what was just fetched while the rest still comes.
+    let _hold = context.store()?.hold()?;
     let mut entries: Vec<Entry> = Vec::new();
     for what in &args.what {
         match context.image(what, &fetcher)? {
             Found::Image(entry) => {
                 let lock = entry.lock()?.unwrap_or_default();
-                entries.push(entry);
+                entries.push(*entry);
                 entries.extend(fetcher.ensure_lock(&lock)?);
             }
             Found::Folder(dir) => {

@@ -5,7 +5,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -85,8 +85,11 @@ impl World {
         let status = Command::new("cp").arg("-rT").arg(from).arg(&to).status().expect("cp");
         assert!(status.success());
         if let Some(id) = self.id() {
-            let status =
-                Command::new("chown").args(["-Rh", &format!("{id}:{id}")]).arg(self.path("work")).status().expect("chown");
+            let status = Command::new("chown")
+                .args(["-Rh", &format!("{id}:{id}")])
+                .arg(self.path("work"))
+                .status()
+                .expect("chown");
             assert!(status.success());
         }
         to
@@ -209,7 +212,6 @@ pub(crate) fn examples() -> PathBuf {
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) code: Option<i32>,
-    pub(crate) signal: Option<i32>,
     pub(crate) out: String,
     pub(crate) err: String,
     pub(crate) took: Duration,
@@ -240,7 +242,6 @@ fn finish(mut command: Command, root: &Path) -> Done {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(&root.display().to_string(), "[WORLD]");
     Done {
         code: output.status.code(),
-        signal: output.status.signal(),
         out: text(&output.stdout),
         err: text(&output.stderr),
         took: started.elapsed(),
@@ -281,7 +282,6 @@ impl Running {
                 let text = |s: String| s.replace(&self.root.display().to_string(), "[WORLD]");
                 return Done {
                     code: status.code(),
-                    signal: status.signal(),
                     out: text(self.out()),
                     err: text(self.err()),
                     took: started.elapsed(),

@@ -147,7 +147,9 @@ fn a_plan_says_everything_and_does_nothing() {
         let words: Vec<&str> = plan.split_whitespace().collect();
         let shown = words.join(" ");
         // A value that looks like a secret is masked.
-        for word in ["debian-13", "public:8080", "X 1 (-e)", "TOKEN •••••• (manifest)", "memory 64M", "/bin/sh"] {
+        for word in
+            ["debian-13", "public:8080", "X 1 (-e)", "TOKEN •••••• (manifest)", "memory 64M", "/bin/sh"]
+        {
             assert!(shown.contains(word), "{who:?} {word}\n{plan}");
         }
         let json = world.run(["run", "./sh", "--plan", "--json"]).expect(0).out;

@@ -11,3 +11,4 @@ mod publish;
 mod real;
 mod sources;
 mod store;
+mod terminal;

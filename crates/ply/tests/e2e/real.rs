@@ -31,7 +31,8 @@ fn redis_answers_keeps_a_key_over_a_restart_and_stops_at_once() {
         run.wait(Duration::from_secs(5)).expect(0);
         assert!(asked.elapsed() < Duration::from_secs(1), "{who:?}: took {:?}", asked.elapsed());
         let _again = world.start(args);
-        let kept = eventually("the key", LIMIT, || redis(port, &["get", "k"]).filter(|t| !t.starts_with("LOADING")));
+        let kept =
+            eventually("the key", LIMIT, || redis(port, &["get", "k"]).filter(|t| !t.starts_with("LOADING")));
         assert_eq!(kept, "kept", "{who:?}");
     }
 }
