@@ -44,6 +44,7 @@ check: tools
 # The figures of the README, each beside a peer in the same run.
 bench: build fixtures
 	cargo build --release -p ply-bench
+	$(dir $(PLY))ply-bench prepare
 	PLY_BIN=$(PLY) PLY_TEST_CACHE=$(CACHE) tools/world $(dir $(PLY))ply-bench
 
 # Packages and modules that the end-to-end tests use, made once and kept by content.

@@ -229,8 +229,8 @@ impl World {
             sum += own;
             count += 1;
         }
-        prepare(self.ply(["-q", "stop", "sleep"]))?;
         ensure!(count >= 2, "{count} processes beside the app: not a run parent and an init");
+        prepare(self.ply(["-q", "stop", "sleep"]))?;
         Ok(sum)
     }
 

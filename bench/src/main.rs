@@ -27,6 +27,8 @@ fn main() -> Result<()> {
     match args.first().map(String::as_str) {
         Some(pack::CHILD) => return pack::child(&args[1..]),
         Some(extract::CHILD) => return extract::child(&args[1..]),
+        // What needs a network is made beforehand: there is none where the measurements run.
+        Some("prepare") => return tree::debian().map(drop),
         Some(resolve::CHILD) => return resolve::child(&args[1..]),
         _ => {}
     }
