@@ -4,7 +4,7 @@
 use crate::cgroup::Cgroups;
 use crate::error::Step;
 use crate::inside::{self, Root, attach, beneath, copy};
-use crate::instance::{Born, start_time};
+use crate::instance::{Asked, Born, start_time};
 use crate::keeper::on_keeper;
 use crate::plan::{Plan, Target};
 use crate::rights::{self, App, Standard};
@@ -12,7 +12,9 @@ use crate::rootfs::{self, DATA, Overlay, PLAIN, above_standard, filesystem};
 use crate::scratch::Scratch;
 use crate::sys::{self, NO_DEV, NO_EXEC, NO_SUID, READ_ONLY, Side, borrow, raw};
 use crate::wire::{self, At, Failure, Message};
-use crate::{ExecTarget, Host, Instance, LaunchError, Network, ProcessId, Spec, Stdio, layers, userns};
+use crate::{
+    ExecTarget, Host, Instance, LaunchError, Network, ProcessId, Spec, Stdio, WindowSize, layers, userns,
+};
 use rustix::fs::{Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, UnmountFlags};
@@ -70,16 +72,15 @@ fn parent(spec: &Spec, context: &LaunchContext<'_>, stdio: Stdio) -> Result<Inst
     if spec.network != Network::Host {
         flags |= libc::CLONE_NEWNET;
     }
-    let standard_raw = standard.raw();
+    let asked = standard.asked();
     // SAFETY: the child goes into `child`, which neither allocates nor returns.
     let born = match unsafe { sys::clone3(flags as u64, cgroups.unified.as_ref().map(AsFd::as_fd)) }
         .at(Step::Clone)?
     {
-        Side::Child => child(&plan, &app, raw(&theirs), standard_raw, raw(&guard), door.as_ref().map(raw)),
+        Side::Child => child(&plan, &app, raw(&theirs), asked, raw(&guard), door.as_ref().map(raw)),
         Side::Parent { pid, pidfd } => Born { pid, pidfd },
     };
     drop((theirs, guard, door));
-    let size = standard.size;
     drop(standard);
 
     // The maps and limits are ours to set: the child has no rights outside of its namespace.
@@ -104,25 +105,25 @@ fn parent(spec: &Spec, context: &LaunchContext<'_>, stdio: Stdio) -> Result<Inst
     drop(made);
 
     // The end of the conversation is the start of the app: the kernel closes the app's end on its exec.
+    // What is said first counts: only the last of it could be said by somebody who took the socket from the stub.
     let (mut app_id, mut terminal) = (None, None);
     loop {
-        let received = wire::receive(ours.as_fd(), |_, fd| terminal = Some(fd)).at(Step::Talk)?;
+        let mut fd = None;
+        let received = wire::receive(ours.as_fd(), |_, got| fd = Some(got)).at(Step::Talk)?;
         match received.message {
             None => break,
             Some(Message::Failed(failure)) => return Err(crate::plan::explain(failure, spec)),
-            Some(Message::App(_)) => {
+            Some(Message::App(_)) if app_id.is_none() => {
                 app_id = received.pid.map(|pid| ProcessId { pid, start_time: start_time(pid).unwrap_or(0) });
             }
-            Some(Message::Go) => {}
+            Some(Message::Go) if app_id.is_none() && terminal.is_none() => terminal = fd,
+            Some(Message::App(_) | Message::Go) => {}
         }
     }
     // Without a word from the app's process the box died on its way.
     let Some(app_id) = app_id else {
         return Err(LaunchError::Step { step: Step::Talk, source: std::io::ErrorKind::UnexpectedEof.into() });
     };
-    if let (Some(terminal), Some(size)) = (&terminal, size) {
-        size.set(terminal).at(Step::Terminal)?;
-    }
     let init = ProcessId { pid: born.pid, start_time: start_time(born.pid).unwrap_or(0) };
     Ok(Instance {
         target: ExecTarget {
@@ -154,27 +155,24 @@ fn talk(socket: &OwnedFd, spec: &Spec) -> LaunchError {
 }
 
 /// The child's side: pid 1. It never returns, and never unwinds into the parent's frames.
-fn child(plan: &Plan, app: &App, socket: RawFd, standard: Standing, guard: RawFd, door: Option<RawFd>) -> ! {
-    let Err(failure) = first_process(plan, app, socket, standard, guard, door);
+fn child(plan: &Plan, app: &App, socket: RawFd, asked: Asked, guard: RawFd, door: Option<RawFd>) -> ! {
+    let Err(failure) = first_process(plan, app, socket, asked, guard, door);
     wire::report_and_exit(socket, failure)
 }
-
-/// The numbers of what will be 0, 1 and 2; nothing for a terminal, which is made inside.
-pub(crate) type Standing = Option<[RawFd; 3]>;
 
 fn first_process(
     plan: &Plan,
     app: &App,
     socket: RawFd,
-    standing: Standing,
+    asked: Asked,
     guard: RawFd,
     door: Option<RawFd>,
 ) -> Result<Infallible, Failure> {
     // Nothing of the parent's stays open: not its other instances, not its files (CVE-2016-9962, CVE-2024-21626).
-    let [a, b, c] = standing.unwrap_or([socket; 3]);
+    let [a, b, c] = asked.kept(socket);
     sys::close_all_but(&[socket, guard, app.stub(), a, b, c, door.unwrap_or(socket)])
         .at(Step::Descriptors)?;
-    crate::init::forget_arguments(plan.arguments);
+    crate::init::forget_arguments(plan.arguments, c"ply-init");
     // A signal that comes early waits for init, and modes are as given.
     rights::set_blocked(u64::MAX);
     // A session of its own, for init too: Ctrl-C at the caller's terminal is the caller's, or the app would be told
@@ -304,9 +302,9 @@ fn first_process(
         crate::masks::mask(&proc, &sys, &null)?;
     }
 
-    let standard = match standing {
-        Some(fds) => Standard::Fds(fds),
-        None => Standard::Terminal(terminal(plan, socket, &dev, &pts)?),
+    let standard = match asked {
+        Asked::Fds(fds) => Standard::Fds(fds),
+        Asked::Terminal(size) => Standard::Terminal(terminal(plan, size, socket, &dev, &pts)?),
     };
     drop((proc, sys, dev, pts, null, root));
 
@@ -453,8 +451,14 @@ fn make_dev(
 
 /// A terminal out of the box's own devpts, also its console: the other end goes to the parent. (A terminal of
 /// the host's would let the box push input into it: CVE-2017-5226, CVE-2023-28100.)
-fn terminal(plan: &Plan, socket: RawFd, dev: &OwnedFd, pts: &OwnedFd) -> Result<RawFd, Failure> {
-    let (master, slave, number) = crate::terminal::make(pts, plan.user).at(Step::Terminal)?;
+fn terminal(
+    plan: &Plan,
+    size: WindowSize,
+    socket: RawFd,
+    dev: &OwnedFd,
+    pts: &OwnedFd,
+) -> Result<RawFd, Failure> {
+    let (master, slave, number) = crate::terminal::make(pts, plan.user, size).at(Step::Terminal)?;
     let node = beneath(pts, number.as_c_str().at(Step::Terminal)?, OFlags::PATH).at(Step::Terminal)?;
     let console = inside::new_file(dev, c"console", 0o600).at(Step::Terminal)?;
     drop(console);

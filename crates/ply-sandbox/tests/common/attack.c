@@ -75,6 +75,7 @@ static long attempt(const char *name) {
     if (!strcmp(name, "unshare-net")) return unshare(CLONE_NEWNET);
     if (!strcmp(name, "clone-user")) return clone_with(CLONE_NEWUSER);
     if (!strcmp(name, "clone-pid")) return clone_with(CLONE_NEWPID);
+    if (!strcmp(name, "clone-sibling")) return clone_with(CLONE_PARENT);
     if (!strcmp(name, "clone3")) {
         unsigned long args[11] = {0};
         args[4] = SIGCHLD;
