@@ -19,7 +19,8 @@ use rustix::fs::{Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, UnmountFlags};
 use std::convert::Infallible;
-use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::ffi::CStr;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
 /// Where a launch keeps what it needs on the host.
@@ -65,6 +66,8 @@ fn parent(spec: &Spec, context: &LaunchContext<'_>, stdio: Stdio) -> Result<Inst
     let door = cgroups.door_v1().map_err(step)?;
     let door = door.map(above_standard).transpose().at(Step::JoinCgroup)?;
 
+    let own_dev = plan.own_dev().at(Step::Dev)?;
+
     let mut flags = libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
     if plan.user_namespace {
         flags |= libc::CLONE_NEWUSER;
@@ -77,10 +80,19 @@ fn parent(spec: &Spec, context: &LaunchContext<'_>, stdio: Stdio) -> Result<Inst
     let born = match unsafe { sys::clone3(flags as u64, cgroups.unified.as_ref().map(AsFd::as_fd)) }
         .at(Step::Clone)?
     {
-        Side::Child => child(&plan, &app, raw(&theirs), asked, raw(&guard), door.as_ref().map(raw)),
+        Side::Child => {
+            let fds = Inherited {
+                socket: raw(&theirs),
+                asked,
+                guard: raw(&guard),
+                door: door.as_ref().map(raw),
+                dev: own_dev.as_ref().map(raw),
+            };
+            child(&plan, &app, &fds)
+        }
         Side::Parent { pid, pidfd } => Born { pid, pidfd },
     };
-    drop((theirs, guard, door));
+    drop((theirs, guard, door, own_dev));
     drop(standard);
 
     // The maps and limits are ours to set: the child has no rights outside of its namespace.
@@ -154,24 +166,27 @@ fn talk(socket: &OwnedFd, spec: &Spec) -> LaunchError {
     }
 }
 
-/// The child's side: pid 1. It never returns, and never unwinds into the parent's frames.
-fn child(plan: &Plan, app: &App, socket: RawFd, asked: Asked, guard: RawFd, door: Option<RawFd>) -> ! {
-    let Err(failure) = first_process(plan, app, socket, asked, guard, door);
-    wire::report_and_exit(socket, failure)
-}
-
-fn first_process(
-    plan: &Plan,
-    app: &App,
+/// What the child has open.
+struct Inherited {
     socket: RawFd,
     asked: Asked,
     guard: RawFd,
     door: Option<RawFd>,
-) -> Result<Infallible, Failure> {
+    dev: Option<RawFd>,
+}
+
+/// The child's side: pid 1. It never returns, and never unwinds into the parent's frames.
+fn child(plan: &Plan, app: &App, fds: &Inherited) -> ! {
+    let Err(failure) = first_process(plan, app, fds);
+    wire::report_and_exit(fds.socket, failure)
+}
+
+fn first_process(plan: &Plan, app: &App, fds: &Inherited) -> Result<Infallible, Failure> {
     // Nothing of the parent's stays open: not its other instances, not its files (CVE-2016-9962, CVE-2024-21626).
+    let &Inherited { socket, asked, guard, door, dev } = fds;
     let [a, b, c] = asked.kept(socket);
-    sys::close_all_but(&[socket, guard, app.stub(), a, b, c, door.unwrap_or(socket)])
-        .at(Step::Descriptors)?;
+    let (d, e) = (door.unwrap_or(socket), dev.unwrap_or(socket));
+    sys::close_all_but(&[socket, guard, app.stub(), a, b, c, d, e]).at(Step::Descriptors)?;
     crate::init::forget_arguments(plan.arguments, c"ply-init");
     // A signal that comes early waits for init, and modes are as given.
     rights::set_blocked(u64::MAX);
@@ -211,7 +226,9 @@ fn first_process(
     // What comes from the host is opened while its root is still ours, and as copies: they stay when it goes.
     let mut devices = [const { None }; MAX_DEVICES];
     for (index, (slot, device)) in devices.iter_mut().zip(&plan.devices).enumerate() {
-        *slot = Some(device.open().at_item(Step::Device, index)?);
+        if dev.is_none() || device.number.is_none() {
+            *slot = Some(device.open().at_item(Step::Device, index)?);
+        }
     }
     // The kernel mounts proc and sysfs in a user namespace only where an unmasked one is in sight (5.x:
     // mount_too_revealing), that is before the old root goes.
@@ -269,19 +286,14 @@ fn first_process(
         root.link(path, target).at_item(Step::Link, index)?;
     }
     // The temporary folders before the volumes, so that a volume may lie in one.
-    for path in [c"/tmp", c"/var/tmp"] {
-        let place = root.mount_point(path, true).at(Step::Tmp)?;
-        let tmpfs = filesystem(c"tmpfs", &plan.temporary(), PLAIN).at(Step::Tmp)?;
-        attach(&tmpfs, &place).at(Step::Tmp)?;
-        root.own(&tmpfs).at(Step::Tmp)?;
-    }
+    let shm = temporary(plan, &mut root)?;
     for (index, mount) in plan.mounts.iter().enumerate() {
         let Some(source) = received[1 + index].take() else { continue };
         place(&mut root, mount, &source).at_item(Step::Target, index)?;
     }
     // The kernel's own come last, straight onto real folders of the root: nothing of an image or a volume can
     // lie over them, whatever it links to (CVE-2019-16884, CVE-2019-19921 put something before /proc).
-    let (dev, pts) = make_dev(plan, &root, &mut devices)?;
+    let (dev, pts) = make_dev(plan, &root, dev, &mut devices, &shm)?;
     let null = beneath(&dev, c"null", OFlags::PATH).at(Step::Mask)?;
     let place = inside_root(&root, c"proc").at(Step::Proc)?;
     attach(&proc, &place).at(Step::Proc)?;
@@ -298,6 +310,9 @@ fn first_process(
     if plan.network != Network::Host {
         crate::masks::low_ports(&proc).at(Step::Sysctl)?;
     }
+    if plan.user_namespace {
+        crate::masks::user_limits(&proc).at(Step::Sysctl)?;
+    }
     if !plan.privileged {
         crate::masks::mask(&proc, &sys, &null)?;
     }
@@ -306,7 +321,7 @@ fn first_process(
         Asked::Fds(fds) => Standard::Fds(fds),
         Asked::Terminal(size) => Standard::Terminal(terminal(plan, size, socket, &dev, &pts)?),
     };
-    drop((proc, sys, dev, pts, null, root));
+    drop((proc, sys, dev, pts, null, shm, root));
 
     if !plan.init {
         say_app(socket)?;
@@ -395,7 +410,7 @@ fn place(root: &mut Root, mount: &Target, source: &OwnedFd) -> sys::Sys<()> {
 }
 
 /// A real folder right below the root, made if the image has none; a link there is refused.
-fn inside_root(root: &Root, name: &std::ffi::CStr) -> sys::Sys<OwnedFd> {
+fn inside_root(root: &Root, name: &CStr) -> sys::Sys<OwnedFd> {
     match rustix::fs::mkdirat(&root.fd, name, Mode::from_raw_mode(0o755)) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(errno) => return Err(errno),
@@ -404,17 +419,43 @@ fn inside_root(root: &Root, name: &std::ffi::CStr) -> sys::Sys<OwnedFd> {
     beneath(&root.fd, name, OFlags::PATH | OFlags::DIRECTORY)
 }
 
+/// `/tmp`, `/var/tmp` and what will be `/dev/shm`: three folders of one tmpfs, so that all of them together hold no
+/// more than scratch may.
+fn temporary(plan: &Plan, root: &mut Root) -> Result<OwnedFd, Failure> {
+    let whole = filesystem(c"tmpfs", &plan.temporary(), PLAIN).at(Step::Tmp)?;
+    // A part of it can be shown elsewhere only while it is attached itself (before 6.15).
+    attach(&whole, &inside_root(root, c"dev").at(Step::Tmp)?).at(Step::Tmp)?;
+    let part = |name: &CStr| -> sys::Sys<OwnedFd> {
+        rustix::fs::mkdirat(&whole, name, Mode::from_raw_mode(0o1777))?;
+        copy(&beneath(&whole, name, OFlags::PATH | OFlags::DIRECTORY)?, false)
+    };
+    let parts = [(c"tmp", c"/tmp"), (c"var-tmp", c"/var/tmp")];
+    let parts = parts.map(|(name, path)| (part(name), path));
+    let shm = part(c"shm").at(Step::Tmp)?;
+    sys::mount_setattr(shm.as_fd(), NO_EXEC, None, false).at(Step::Tmp)?;
+    rustix::mount::unmount(c"/dev", UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).at(Step::Tmp)?;
+    for (part, path) in parts {
+        let part = part.at(Step::Tmp)?;
+        attach(&part, &root.mount_point(path, true).at(Step::Tmp)?).at(Step::Tmp)?;
+        root.own(&part).at(Step::Tmp)?;
+    }
+    Ok(shm)
+}
+
 /// `/dev`: a tmpfs with the devices, a terminal multiplexer and shared memory of the box's own.
 fn make_dev(
     plan: &Plan,
     root: &Root,
+    own: Option<RawFd>,
     devices: &mut [Option<OwnedFd>; MAX_DEVICES],
+    shm: &OwnedFd,
 ) -> Result<(OwnedFd, OwnedFd), Failure> {
     let place = inside_root(root, c"dev").at(Step::Dev)?;
-    let options = [(c"mode", c"0755"), (c"size", c"64k"), (c"nr_inodes", c"1024")];
-    let noexec =
-        rustix::mount::MountAttrFlags::MOUNT_ATTR_NOSUID | rustix::mount::MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    let dev = filesystem(c"tmpfs", &options, noexec).at(Step::Dev)?;
+    let dev = match own {
+        // SAFETY: the child has the number from its parent, and nobody else closes it.
+        Some(own) => unsafe { OwnedFd::from_raw_fd(own) },
+        None => rootfs::dev().at(Step::Dev)?,
+    };
     attach(&dev, &place).at(Step::Dev)?;
     for (index, (slot, device)) in devices.iter_mut().zip(&plan.devices).enumerate() {
         let Some(mount) = slot.take() else { continue };
@@ -429,7 +470,7 @@ fn make_dev(
     ] {
         rustix::fs::symlinkat(target, &dev, name).at(Step::Dev)?;
     }
-    let sub = |name: &std::ffi::CStr| {
+    let sub = |name: &CStr| {
         rustix::fs::mkdirat(&dev, name, Mode::from_raw_mode(0o755))?;
         beneath(&dev, name, OFlags::PATH | OFlags::DIRECTORY)
     };
@@ -444,8 +485,7 @@ fn make_dev(
     )
     .at(Step::Dev)?;
     attach(&pts, &sub(c"pts").at(Step::Dev)?).at(Step::Dev)?;
-    let shm = filesystem(c"tmpfs", &plan.temporary(), DATA).at(Step::Dev)?;
-    attach(&shm, &sub(c"shm").at(Step::Dev)?).at(Step::Dev)?;
+    attach(shm, &sub(c"shm").at(Step::Dev)?).at(Step::Dev)?;
     Ok((dev, pts))
 }
 
