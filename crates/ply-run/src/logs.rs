@@ -207,11 +207,16 @@ pub fn rfc3339(time: SystemTime) -> String {
     )
 }
 
-/// The last lines of an instance for an error, each on a line of its own; empty where there is none.
-pub(crate) fn last_lines(dirs: &Dirs, app: &str, slot: u32, count: usize) -> String {
+/// The last lines that an instance wrote from `since` on, for an error, each on a line of its own; empty where there
+/// is none. The ring counts whole milliseconds.
+pub(crate) fn last_lines(dirs: &Dirs, app: &str, slot: u32, since: SystemTime, count: usize) -> String {
+    let since = since - Duration::from_millis(1);
     let mut reader = RingReader::open(&dirs.data.join("logs").join(format!("{app}.{slot}.log")));
     let mut lines: VecDeque<String> = VecDeque::new();
     let mut keep = |line: LogLine| {
+        if line.time < since {
+            return;
+        }
         lines.push_back(clean(&line.bytes));
         if lines.len() > count {
             lines.pop_front();
@@ -278,7 +283,13 @@ mod tests {
         assert_eq!(show(&dirs, Some("web.2"), &timed).unwrap(), "1970-01-01T00:00:01.500Z b\n");
         assert_eq!(show(&dirs, Some("wep"), &plain).unwrap_err(), "there is no log of wep");
         assert!(show(&dirs, None, &plain).unwrap().contains("api.1 | x\n"));
-        assert_eq!(last_lines(&dirs, "web", 1, 2), "\n    c\n    open");
+        assert_eq!(last_lines(&dirs, "web", 1, at(0), 2), "\n    c\n    open");
+        assert_eq!(
+            last_lines(&dirs, "web", 1, at(1500), 5),
+            "\n    c\n    open",
+            "not those of a run before"
+        );
+        assert_eq!(last_lines(&dirs, "web", 1, at(2500), 5), "");
     }
 
     #[test]
