@@ -59,6 +59,15 @@ pub(crate) fn find(what: &What, options: &RunOptions, context: &Context) -> Resu
     };
     let text = app.manifest_text().map_err(RunError::from_image)?;
     let manifest = crate::settings::with_settings(&text, &app.name.to_string(), &options.set)?;
+    if let What::Target(Target::Path(path)) = what
+        && manifest.kind() == Kind::Layer
+        && !context.path(path).join("ply.toml").exists()
+    {
+        return Err(RunError::refused(
+            format!("nothing in {} tells how it starts", path.display()),
+            format!("ply init {0} writes a ply.toml there: give it an entrypoint, then ply run {0}", path.display()),
+        ));
+    }
     check_kind(&manifest, &app, options)?;
     let below = match app.lock().map_err(RunError::from_image)? {
         Some(lock) => context.fetcher.ensure_lock(&lock).map_err(RunError::from_source)?,

@@ -343,6 +343,12 @@ pub enum SourceError {
         /// Each change in words.
         changes: Vec<String>,
     },
+    /// A lock that was made for another manifest.
+    #[error("ply.lock is older than ply.toml: it has no {name}")]
+    StaleLock {
+        /// What it lacks.
+        name: PackageName,
+    },
     /// `ply update NAME` of something that is not in the graph.
     #[error("{name} is not a dependency of {root}, direct or through others")]
     NotADependency {
@@ -501,6 +507,7 @@ impl SourceError {
             Self::BaseMismatch { .. } => Some("a base has base = true in its own manifest".to_owned()),
             Self::Abi { .. } => Some("take packages that were built for one ABI".to_owned()),
             Self::LockWouldChange { .. } => Some("run the command without --locked and commit ply.lock".to_owned()),
+            Self::StaleLock { .. } => Some("ply build or ply update brings it up to date".to_owned()),
             Self::NotADependency { nearest, .. } => nearest.as_ref().map(|n| format!("did you mean {n:?}?")),
             Self::NoDigest { arch, .. } => {
                 Some(format!("run ply build --arch {arch} without --locked and commit ply.lock"))

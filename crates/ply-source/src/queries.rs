@@ -203,7 +203,7 @@ impl Fetcher {
     /// Who brings what, with sizes. What the lock names and the store lacks is fetched.
     ///
     /// # Errors
-    /// As [`Self::ensure`]; a lock that lacks a package that something asks for is [`SourceError::LockWouldChange`].
+    /// As [`Self::ensure`]; a lock that lacks a package that something asks for is [`SourceError::StaleLock`].
     pub fn tree(&self, manifest: &Manifest, lock: &Lock) -> Result<Tree, SourceError> {
         let entries = self.ensure_lock(lock)?;
         let mut locked = BTreeMap::new();
@@ -256,7 +256,7 @@ fn children(
             continue;
         }
         let Some((facts, entry)) = locked.get(&ask.name) else {
-            return Err(SourceError::LockWouldChange { changes: vec![format!("{} is added", ask.name)] });
+            return Err(SourceError::StaleLock { name: ask.name.clone() });
         };
         let first = shown.insert(ask.name.clone());
         let below = if first { children(facts, root, locked, shown)? } else { Vec::new() };
