@@ -15,7 +15,7 @@ mod tree;
 pub use atomic::write_atomic;
 pub use dirs::Dirs;
 pub use error::{ImageError, Result};
-pub use extract::{ExtractOptions, Extracted};
+pub use extract::{ExtractOptions, Extracted, Owners};
 pub use image::{DirEntry, Image, LOCK_PATH, MANIFEST_PATH, Stat, Walked};
 pub use pack::{LEVEL_BUILD, LEVEL_FORGE, LEVEL_IMPORT, PackOptions, Packed, pack};
 pub use scan::{Filter, ScanOptions, Skipped};

@@ -203,6 +203,7 @@ impl Found {
         let trees = host.needs_trees();
         let mut layers = Vec::new();
         for (n, entry) in self.entries.iter().enumerate() {
+            entry.check().map_err(RunError::from_image)?;
             if trees && !entry.is_extracted() {
                 let own = entry.clone();
                 let done: Result<(), String> =

@@ -4,8 +4,8 @@ use super::lock::{self, FileLock};
 use super::record::{self, Record};
 use super::{IMAGE, LOCK, MANIFEST, TREE};
 use crate::error::{ImageError, Result};
-use crate::extract::ExtractOptions;
-use crate::image::{Image, LOCK_PATH, MANIFEST_PATH};
+use crate::extract::{ExtractOptions, Owners};
+use crate::image::{Image, LOCK_PATH, MANIFEST_PATH, RULES};
 use ply_manifest::{Digest, ImageName, Lock, Manifest};
 use std::collections::BTreeMap;
 use std::os::unix::fs::DirBuilderExt;
@@ -38,6 +38,7 @@ pub struct Entry {
     /// Where it was fetched from last; none for what was built or inserted from a file.
     pub source: Option<String>,
     pub(crate) sources: BTreeMap<String, u64>,
+    checked: u32,
 }
 
 impl Entry {
@@ -62,6 +63,7 @@ impl Entry {
             bytes: record.bytes,
             source,
             sources: record.sources,
+            checked: record.checked,
         }
     }
 
@@ -112,6 +114,25 @@ impl Entry {
         Image::open(&self.image)
     }
 
+    /// Makes sure that the image may be mounted or extracted: [`Image::check`] is done when it enters the store, and
+    /// here, once, for what an older ply entered. The store's own record remembers it.
+    ///
+    /// # Errors
+    /// As [`Image::check`].
+    pub fn check(&self) -> Result<()> {
+        if self.checked >= RULES {
+            return Ok(());
+        }
+        self.open()?.check()?;
+        let (Some(store), Some(mut record)) = (self.dir.parent(), Record::read(&self.dir)?) else {
+            return Ok(());
+        };
+        record.checked = RULES;
+        // Where it can't be written it is looked at again the next time.
+        let _ = record.replace(store, &self.dir);
+        Ok(())
+    }
+
     /// Where the image is or would be extracted to.
     pub fn tree(&self) -> PathBuf {
         self.dir.join(TREE)
@@ -141,7 +162,7 @@ impl Entry {
             .mode(0o700)
             .create(&temporary)
             .map_err(ImageError::io("create", &temporary))?;
-        let options = ExtractOptions { threads, owners: true, ..ExtractOptions::default() };
+        let options = ExtractOptions { threads, owners: Owners::Image, ..ExtractOptions::default() };
         let done = self.open()?.extract(&temporary, &options).and_then(|_| {
             // Without it a crash could leave names without bytes under the final name.
             sync_filesystem(&temporary)?;

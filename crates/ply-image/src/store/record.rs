@@ -1,6 +1,8 @@
 //! The record in each entry's folder, and what a manifest says of the image that it is in.
 
+use super::{TEMPORARY, lock};
 use crate::error::{ImageError, Result};
+use crate::image::RULES;
 use ply_manifest::{ImageName, PackageName, Version};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -25,6 +27,10 @@ pub(crate) struct Record {
     pub(crate) has_lock: bool,
     /// Where it was fetched from, and the order in which that was last seen.
     pub(crate) sources: BTreeMap<String, u64>,
+    /// The number of the rules by which [`Image::check`](crate::Image::check) found it good; 0 where it was entered
+    /// before there were any.
+    #[serde(default)]
+    pub(crate) checked: u32,
 }
 
 #[derive(Deserialize)]
@@ -34,7 +40,7 @@ struct FormatOnly {
 
 impl Record {
     pub(crate) fn new(image: ImageName, bytes: u64, has_lock: bool) -> Self {
-        Self { format: FORMAT, image, bytes, has_lock, sources: BTreeMap::new() }
+        Self { format: FORMAT, image, bytes, has_lock, sources: BTreeMap::new(), checked: RULES }
     }
 
     /// The record of a folder; none where the folder or the record is gone.
@@ -56,6 +62,25 @@ impl Record {
             return Err(ImageError::NewerFormat { path, found: format, known: FORMAT });
         }
         serde_json::from_slice(&text).map(Some).map_err(bad)
+    }
+
+    /// Puts the record in the place of the one in `folder`, by way of `store`, the folder above. Says whether the
+    /// folder was still there.
+    pub(crate) fn replace(&self, store: &Path, folder: &Path) -> Result<bool> {
+        let temporary = store.join(format!("{TEMPORARY}{}.json", lock::token()));
+        self.write(&temporary)?;
+        let at = folder.join(RECORD);
+        match std::fs::rename(&temporary, &at) {
+            Ok(()) => Ok(true),
+            Err(e) => {
+                let _ = std::fs::remove_file(&temporary);
+                if e.kind() == std::io::ErrorKind::NotFound {
+                    Ok(false)
+                } else {
+                    Err(ImageError::io("write", &at)(e))
+                }
+            }
+        }
     }
 
     /// Writes the record to a file of this name and syncs it.

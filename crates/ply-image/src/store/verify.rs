@@ -107,6 +107,7 @@ fn check(place: &Path, digest: &Digest) -> Option<std::result::Result<u64, Strin
 fn beside(place: &Path, file: File) -> std::result::Result<(), String> {
     let record = Record::read(place).map_err(|e| e.to_string())?.ok_or("it has no record")?;
     let image = Image::from_file(file, &place.join(IMAGE)).map_err(|e| e.to_string())?;
+    image.check().map_err(|e| e.to_string())?;
     let text = |name: &str| std::fs::read_to_string(place.join(name)).ok();
     if Some(image.manifest_text().map_err(|e| e.to_string())?) != text(MANIFEST) {
         return Err("the manifest beside its image is another one".to_owned());
