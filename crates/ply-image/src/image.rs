@@ -30,7 +30,7 @@ use std::sync::OnceLock;
 use zstd_safe::DCtx;
 
 /// The largest manifest or lock that is read from an image, in bytes.
-const TEXT_LIMIT: u64 = 4 << 20;
+pub(crate) const TEXT_LIMIT: u64 = 4 << 20;
 /// The path of the manifest in an image.
 pub const MANIFEST_PATH: &str = ".manifest.toml";
 /// The path of the lock in an image.

@@ -33,7 +33,7 @@ fn inode_of(image: &Crafted, size: u32) -> usize {
 fn honest_images_of_both_writers_are_taken() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("tree");
-    for n in 0..10_000 {
+    for n in 0..2_500 {
         // Long names, so that the listing has many runs and an index.
         put(&dir, &format!("many/{n:0100}"), format!("{n}").as_bytes());
     }

@@ -245,10 +245,7 @@ impl Exec {
     /// # Errors
     /// The system's.
     pub fn try_wait(&mut self) -> io::Result<Option<Exit>> {
-        if self.exit.is_none() {
-            self.exit = self.born.wait(WaitIdOptions::NOHANG)?;
-        }
-        Ok(self.exit)
+        self.born.ended(&mut self.exit, WaitIdOptions::NOHANG)
     }
 
     /// Waits for its end.
@@ -256,11 +253,6 @@ impl Exec {
     /// # Errors
     /// The system's.
     pub fn wait(&mut self) -> io::Result<Exit> {
-        loop {
-            if let Some(exit) = self.exit {
-                return Ok(exit);
-            }
-            self.exit = self.born.wait(WaitIdOptions::empty())?;
-        }
+        self.born.end(&mut self.exit)
     }
 }

@@ -3,9 +3,10 @@
 use super::lock::{self, FileLock};
 use super::record::{self, Record};
 use super::{IMAGE, LOCK, MANIFEST, TREE};
+use crate::bounded::read_text_at_most;
 use crate::error::{ImageError, Result};
 use crate::extract::{ExtractOptions, Owners};
-use crate::image::{Image, LOCK_PATH, MANIFEST_PATH, RULES};
+use crate::image::{Image, LOCK_PATH, MANIFEST_PATH, RULES, TEXT_LIMIT};
 use ply_manifest::{Digest, ImageName, Lock, Manifest};
 use std::collections::BTreeMap;
 use std::os::unix::fs::DirBuilderExt;
@@ -72,7 +73,8 @@ impl Entry {
     /// # Errors
     /// [`ImageError::Io`].
     pub fn manifest_text(&self) -> Result<String> {
-        std::fs::read_to_string(&self.manifest_path).map_err(ImageError::io("read", &self.manifest_path))
+        read_text_at_most(&self.manifest_path, TEXT_LIMIT)
+            .map_err(ImageError::io("read", &self.manifest_path))
     }
 
     /// The lock's text, where the image has one.
@@ -81,7 +83,7 @@ impl Entry {
     /// [`ImageError::Io`].
     pub fn lock_text(&self) -> Result<Option<String>> {
         match &self.lock_path {
-            Some(path) => std::fs::read_to_string(path).map(Some).map_err(ImageError::io("read", path)),
+            Some(path) => read_text_at_most(path, TEXT_LIMIT).map(Some).map_err(ImageError::io("read", path)),
             None => Ok(None),
         }
     }

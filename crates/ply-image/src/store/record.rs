@@ -1,6 +1,7 @@
 //! The record in each entry's folder, and what a manifest says of the image that it is in.
 
 use super::{TEMPORARY, lock};
+use crate::bounded::{OWN_FILE_MAX, read_at_most};
 use crate::error::{ImageError, Result};
 use crate::image::RULES;
 use ply_manifest::{ImageName, PackageName, Version};
@@ -46,7 +47,7 @@ impl Record {
     /// The record of a folder; none where the folder or the record is gone.
     pub(crate) fn read(folder: &Path) -> Result<Option<Self>> {
         let path = folder.join(RECORD);
-        let text = match std::fs::read(&path) {
+        let text = match read_at_most(&path, OWN_FILE_MAX) {
             Ok(text) => text,
             Err(e)
                 if matches!(e.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) =>
