@@ -98,6 +98,16 @@ pub enum ImageError {
         /// The limit in bytes.
         limit: u64,
     },
+    /// An image that holds what none may.
+    #[error("{image} is refused: {path} {what}", image = shown(image), path = shown(path))]
+    Forbidden {
+        /// The file.
+        image: PathBuf,
+        /// The path inside.
+        path: PathBuf,
+        /// What it is or has.
+        what: String,
+    },
     /// Extraction would write more than the limit, or than the disk has.
     #[error("{image} unpacks to {bytes} bytes, more than {limit}", image = shown(image))]
     Bomb {
@@ -200,6 +210,7 @@ impl ImageError {
             }
             Self::NotInStore(_) => "ply store ls lists what it has".to_owned(),
             Self::BadRecord { .. } => DAMAGED_HINT.to_owned(),
+            Self::Forbidden { .. } => "ask whoever made it, or build it again without that entry".to_owned(),
             Self::WrongDigest { .. } => {
                 "the source changed an image or the transfer is damaged; the lock's digest wins".to_owned()
             }

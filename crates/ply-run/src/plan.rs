@@ -331,7 +331,10 @@ fn check_workdir(
         .iter()
         .any(|made| dir.strip_prefix(made).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')));
     let refused = |message: String| {
-        Err(RunError::refused(message, "name a folder that is there with --workdir, or let a volume or a link bring it"))
+        Err(RunError::refused(
+            message,
+            "name a folder that is there with --workdir, or let a volume or a link bring it",
+        ))
     };
     match root.stat(dir) {
         _ if dir == "/" || dir == user.home || of_the_box || covered(dir) => Ok(()),

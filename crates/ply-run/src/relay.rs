@@ -77,7 +77,8 @@ fn refused(dirs: &Dirs, one: &PlannedPublish, ip: IpAddr, why: &io::Error) -> Ru
             let free = crate::ports::free_near(port, ip);
             RunError::Refused {
                 message: format!("port {port} is in use{holder}"),
-                hint: free.map(|free| format!("{free} is free: --publish {address}{free}:{}", one.instance_port)),
+                hint: free
+                    .map(|free| format!("{free} is free: --publish {address}{free}:{}", one.instance_port)),
             }
         }
         io::ErrorKind::PermissionDenied => RunError::refused(
@@ -350,7 +351,8 @@ mod tests {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = taken.local_addr().unwrap().port();
         let address = ShownAddress(PublishAddress::Ip(Ipv4Addr::LOCALHOST.into()));
-        let error = bind(&[PlannedPublish { address, port, instance_port: 80 }]).unwrap_err();
+        let dirs = Dirs { data: "/none".into(), run: "/none".into(), config: "/none".into() };
+        let error = bind(&dirs, &[PlannedPublish { address, port, instance_port: 80 }]).unwrap_err();
         let pid = std::process::id();
         let message = error.to_string();
         assert!(message.starts_with(&format!("port {port} is in use by ")), "{message}");

@@ -65,7 +65,10 @@ pub(crate) fn find(what: &What, options: &RunOptions, context: &Context) -> Resu
     {
         return Err(RunError::refused(
             format!("nothing in {} tells how it starts", path.display()),
-            format!("ply init {0} writes a ply.toml there: give it an entrypoint, then ply run {0}", path.display()),
+            format!(
+                "ply init {0} writes a ply.toml there: give it an entrypoint, then ply run {0}",
+                path.display()
+            ),
         ));
     }
     check_kind(&manifest, &app, options)?;
@@ -219,6 +222,7 @@ impl Found {
         let trees = host.needs_trees();
         let mut layers = Vec::new();
         for (n, entry) in self.entries.iter().enumerate() {
+            entry.check().map_err(RunError::from_image)?;
             if trees && !entry.is_extracted() {
                 let own = entry.clone();
                 let extract = move || own.extract_tree(0).map(drop).map_err(|e| (e.to_string(), e.hint()));

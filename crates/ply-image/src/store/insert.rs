@@ -134,6 +134,9 @@ impl Store {
             ImageError::Damaged { why, .. } => ImageError::Damaged { image: path.to_owned(), why },
             ImageError::NoManifest(_) => ImageError::NoManifest(path.to_owned()),
             ImageError::BadManifest { why, .. } => ImageError::BadManifest { image: path.to_owned(), why },
+            ImageError::Forbidden { path: inside, what, .. } => {
+                ImageError::Forbidden { image: path.to_owned(), path: inside, what }
+            }
             other => other,
         })
     }
@@ -181,6 +184,8 @@ impl Store {
             });
         }
         let lock = image.lock_text()?;
+        // Here and once: what stands in the store may be mounted.
+        image.check()?;
         let mut record = Record::new(origin.image, bytes, &manifest, lock.as_deref());
         record.sources.extend(origin.source.map(|source| (source, now())));
         write_synced(&folder.join(MANIFEST), manifest.as_bytes())?;
@@ -226,17 +231,11 @@ impl Store {
             }
             return Ok(None);
         };
-        if !new.sources.is_empty() {
+        if !new.sources.is_empty() || present.checked < new.checked {
             present.sources.extend(new.sources.clone());
+            present.checked = new.checked;
             // Made in the store's folder, so that its time tells others that something changed.
-            let temporary = self.dir().join(format!("{TEMPORARY}{}.json", lock::token()));
-            present.write(&temporary)?;
-            let at = place.join(RECORD);
-            if let Err(e) = std::fs::rename(&temporary, &at) {
-                let _ = std::fs::remove_file(&temporary);
-                if e.kind() != io::ErrorKind::NotFound {
-                    return Err(ImageError::io("write", &at)(e));
-                }
+            if !present.replace(self.dir(), place)? {
                 return Ok(None);
             }
         }
