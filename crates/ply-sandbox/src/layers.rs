@@ -11,8 +11,9 @@ use crate::{LaunchError, Step};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, fsconfig_create,
-    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree, unmount,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
+    UnmountFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount,
+    open_tree, unmount,
 };
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -55,17 +56,16 @@ fn tree_clones(layers: &[Layer]) -> Result<Vec<OwnedFd>, LaunchError> {
 }
 
 fn image_clones(run_dir: &Path, layers: &[Layer]) -> Result<Vec<OwnedFd>, LaunchError> {
-    let pin = match Pin::open(run_dir) {
+    let pin = Pin::open(run_dir);
+    if invalid(&pin) {
         // No namespace that may be bound here could be made: the layers are mounted for this box alone.
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-            let mount = |layer: &Layer| {
-                mount_image(&layer.image)
-                    .map_err(|source| LaunchError::Layer { digest: layer.digest.clone(), source })
-            };
-            return layers.iter().map(mount).collect();
-        }
-        pin => pin.map_err(pin_error)?,
-    };
+        let mount = |layer: &Layer| {
+            mount_image(&layer.image)
+                .map_err(|source| LaunchError::Layer { digest: layer.digest.clone(), source })
+        };
+        return layers.iter().map(mount).collect();
+    }
+    let pin = pin.map_err(pin_error)?;
     let places = layers.iter().map(place).collect::<Result<Vec<_>, _>>()?;
     let missing: Vec<(&Layer, &String)>;
     {
@@ -115,6 +115,11 @@ fn place(layer: &Layer) -> Result<String, LaunchError> {
     let meta = fs::metadata(&layer.image)
         .map_err(|source| LaunchError::Layer { digest: layer.digest.clone(), source })?;
     Ok(format!("{}.{:x}-{:x}", layer.digest, meta.dev(), meta.ino()))
+}
+
+/// Whether the kernel's answer was EINVAL.
+fn invalid<T>(answer: &io::Result<T>) -> bool {
+    matches!(answer, Err(error) if error.raw_os_error() == Some(libc::EINVAL))
 }
 
 fn pin_error(source: io::Error) -> LaunchError {
@@ -226,18 +231,34 @@ impl Pin {
         }
         let path = run_dir.join("layers");
         File::options().create(true).append(true).open(&path)?;
+        let mut made = Self::make(&path);
+        if invalid(&made) {
+            // Nor can it be bound below a mount that is shared with other namespaces, as systemd makes all mounts
+            // (mount_namespaces(7)): the file gets a private mount of its own, itself, to be bound on.
+            rustix::mount::mount_bind(&path, &path)?;
+            made = rustix::mount::mount_change(&path, MountPropagationFlags::PRIVATE)
+                .map_err(io::Error::from)
+                .and_then(|()| Self::make(&path));
+            if made.is_err() {
+                unmount(&path, UnmountFlags::DETACH)?;
+            }
+        }
+        made
+    }
+
+    /// Makes a namespace and binds it on a file.
+    fn make(path: &Path) -> io::Result<Self> {
         // A mount namespace can only be bound into one with a smaller number (the kernel rules out loops that way),
         // and from Linux 6.18 on each processor hands numbers out from a block of its own. The processor on which
         // our own namespace was made gives a greater one for certain: each is tried until one does.
         let mut tried = Err(Errno::INVAL.into());
         for cpu in cpus()? {
             let namespace = apart(|| on_cpu(cpu).and_then(|()| empty_namespace()))??;
-            tried = rustix::mount::mount_bind(format!("/proc/self/fd/{}", namespace.as_raw_fd()), &path)
+            tried = rustix::mount::mount_bind(format!("/proc/self/fd/{}", namespace.as_raw_fd()), path)
                 .map(|()| Self(namespace))
                 .map_err(io::Error::from);
-            match &tried {
-                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
-                _ => break,
+            if !invalid(&tried) {
+                break;
             }
         }
         tried
@@ -290,10 +311,7 @@ pub(crate) fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
 fn empty_namespace() -> io::Result<File> {
     sys::unshare(libc::CLONE_FS | libc::CLONE_NEWNS)?;
     let namespace = File::open("/proc/thread-self/ns/mnt")?;
-    rustix::mount::mount_change(
-        "/",
-        rustix::mount::MountPropagationFlags::REC | rustix::mount::MountPropagationFlags::PRIVATE,
-    )?;
+    rustix::mount::mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
     let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(&context, "mode", "0700")?;
     fsconfig_set_string(&context, "size", "1m")?;
@@ -356,8 +374,11 @@ pub fn gc(run_dir: &Path, keep: &BTreeSet<String>) -> io::Result<GcReport> {
         Ok((report, left))
     })??;
     if !left {
-        unmount(run_dir.join("layers"), UnmountFlags::DETACH)?;
-        fs::remove_file(run_dir.join("layers"))?;
+        let path = run_dir.join("layers");
+        unmount(&path, UnmountFlags::DETACH)?;
+        // Then what it was bound on, where that was a mount too.
+        while unmount(&path, UnmountFlags::DETACH).is_ok() {}
+        fs::remove_file(path)?;
     }
     Ok(report)
 }
