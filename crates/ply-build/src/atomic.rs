@@ -75,10 +75,15 @@ impl Drop for Pending {
 
 /// Writes `bytes` to `at`, whole or not at all.
 pub(crate) fn write(at: &Path, bytes: &[u8]) -> Result<(), BuildError> {
+    prepare(at, bytes)?.place(at)
+}
+
+/// `bytes` in a file beside `at`, to be put in its place.
+pub(crate) fn prepare(at: &Path, bytes: &[u8]) -> Result<Pending, BuildError> {
     let folder = at.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut pending = Pending::create(folder)?;
     pending.file().write_all(bytes).map_err(|e| BuildError::io("write", at, e))?;
-    pending.place(at)
+    Ok(pending)
 }
 
 /// Removes what killed writers left in `folder`.

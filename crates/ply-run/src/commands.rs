@@ -74,7 +74,8 @@ pub fn rm(dirs: &Dirs, app: &RunName, with_volumes: bool, ids: &Ids) -> Result<R
     let only_data = with_volumes && !data.is_empty();
     if !known && !only_data {
         // Whatever it may be known by: installed, running, or by what it left.
-        let mut all: Vec<String> = installed::all_installed(dirs)?.iter().map(|i| i.app.to_string()).collect();
+        let mut all: Vec<String> =
+            installed::all_installed(dirs)?.iter().map(|i| i.app.to_string()).collect();
         all.extend(state::instances(dirs)?.iter().map(|s| s.app.to_string()));
         all.extend(volumes(dirs)?.into_iter().filter(|_| with_volumes).map(|v| v.app));
         let near = ply_manifest::nearest(app.as_str(), all.iter().map(String::as_str));

@@ -331,7 +331,10 @@ fn check_workdir(
         .iter()
         .any(|made| dir.strip_prefix(made).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')));
     let refused = |message: String| {
-        Err(RunError::refused(message, "name a folder that is there with --workdir, or let a volume or a link bring it"))
+        Err(RunError::refused(
+            message,
+            "name a folder that is there with --workdir, or let a volume or a link bring it",
+        ))
     };
     match root.stat(dir) {
         _ if dir == "/" || dir == user.home || of_the_box || covered(dir) => Ok(()),
@@ -345,13 +348,13 @@ fn check_workdir(
 fn check_limits(limits: &PlannedLimits) -> Result<(), RunError> {
     if let Some(bytes) = limits.memory_bytes.filter(|bytes| *bytes < LEAST_MEMORY) {
         return Err(RunError::usage(
-            format!("no app starts in {} of memory", ply_manifest::Bytes(bytes)),
+            format!("too little memory for any app: {bytes} bytes"),
             "write a size with its unit, as in --mem 512M or mem = \"512M\"; the least is 1M",
         ));
     }
     if limits.pids < LEAST_PIDS {
         return Err(RunError::usage(
-            format!("no app starts with a limit of {} processes", limits.pids),
+            format!("too few processes for any app: {}", limits.pids),
             format!("the init of the box is one and the app another: write {LEAST_PIDS} or more"),
         ));
     }

@@ -77,7 +77,8 @@ fn refused(dirs: &Dirs, one: &PlannedPublish, ip: IpAddr, why: &io::Error) -> Ru
             let free = crate::ports::free_near(port, ip);
             RunError::Refused {
                 message: format!("port {port} is in use{holder}"),
-                hint: free.map(|free| format!("{free} is free: --publish {address}{free}:{}", one.instance_port)),
+                hint: free
+                    .map(|free| format!("{free} is free: --publish {address}{free}:{}", one.instance_port)),
             }
         }
         io::ErrorKind::PermissionDenied => RunError::refused(

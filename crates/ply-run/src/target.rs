@@ -65,7 +65,10 @@ pub(crate) fn find(what: &What, options: &RunOptions, context: &Context) -> Resu
     {
         return Err(RunError::refused(
             format!("nothing in {} tells how it starts", path.display()),
-            format!("ply init {0} writes a ply.toml there: give it an entrypoint, then ply run {0}", path.display()),
+            format!(
+                "ply init {0} writes a ply.toml there: give it an entrypoint, then ply run {0}",
+                path.display()
+            ),
         ));
     }
     check_kind(&manifest, &app, options)?;

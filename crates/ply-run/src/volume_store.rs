@@ -302,7 +302,8 @@ pub fn remove_volumes(dirs: &Dirs, ids: &Ids, choice: &VolumeChoice) -> Result<V
                 let names: Vec<String> = match wanted.split_once('/') {
                     // Each part for itself: a slip in the app's name is not outweighed by the rest.
                     Some((app, name)) => {
-                        let app = ply_manifest::nearest(app, all.iter().map(|v| v.app.as_str())).unwrap_or(app);
+                        let app =
+                            ply_manifest::nearest(app, all.iter().map(|v| v.app.as_str())).unwrap_or(app);
                         let own = |v: &&VolumeRow| v.app == app;
                         let exact = all.iter().filter(own).find(|v| v.id() == format!("{app}/{name}"));
                         let others = all.iter().filter(own).map(VolumeRow::id).collect();
