@@ -348,7 +348,7 @@ fn check_workdir(
 fn check_limits(limits: &PlannedLimits) -> Result<(), RunError> {
     if let Some(bytes) = limits.memory_bytes.filter(|bytes| *bytes < LEAST_MEMORY) {
         return Err(RunError::usage(
-            format!("too little memory for any app: {bytes} bytes"),
+            format!("too little memory for any app: {bytes} B"),
             "write a size with its unit, as in --mem 512M or mem = \"512M\"; the least is 1M",
         ));
     }
