@@ -51,6 +51,8 @@ pub(crate) enum Verb {
     Ps(commands::ps::PsArgs),
     Logs(commands::logs::LogsArgs),
     Stop(commands::stop::StopArgs),
+    Restart(commands::restart::RestartArgs),
+    Scale(commands::scale::ScaleArgs),
     Rm(commands::rm::RmArgs),
     Fetch(commands::fetch::FetchArgs),
     Store(commands::store::StoreArgs),

@@ -47,8 +47,6 @@ const NOT_BUILT_YET: [&str; 29] = [
     "events",
     "why",
     "egress",
-    "restart",
-    "scale",
     "deploy",
     "rollback",
     "snapshot",
