@@ -16,7 +16,7 @@ mod tree;
 pub use atomic::{Access, Lasts, PENDING_PREFIX, Pending, sweep_pending, write_atomic};
 pub use bounded::{OWN_FILE_MAX, read_at_most, read_text_at_most};
 pub use dirs::Dirs;
-pub use error::{ImageError, Result};
+pub use error::{DAMAGED_HINT, ImageError, Result};
 pub use extract::{ExtractOptions, Extracted, Owners};
 pub use image::{DirEntry, Image, LOCK_PATH, MANIFEST_PATH, Stat, Walked};
 pub use pack::{LEVEL_BUILD, LEVEL_FORGE, LEVEL_IMPORT, PackOptions, Packed, pack};

@@ -226,7 +226,18 @@ pub fn remove_volumes(dirs: &Dirs, ids: &Ids, choice: &VolumeChoice) -> Result<V
             };
             let chosen: Vec<VolumeRow> = all.iter().filter(|v| is_it(v)).cloned().collect();
             if chosen.is_empty() {
-                let names: Vec<String> = all.iter().map(VolumeRow::id).collect();
+                let names: Vec<String> = match wanted.split_once('/') {
+                    // Each part for itself: a slip in the app's name is not outweighed by the rest.
+                    Some((app, name)) => {
+                        let app =
+                            ply_manifest::nearest(app, all.iter().map(|v| v.app.as_str())).unwrap_or(app);
+                        let own = |v: &&VolumeRow| v.app == app;
+                        let exact = all.iter().filter(own).find(|v| v.id() == format!("{app}/{name}"));
+                        let others = all.iter().filter(own).map(VolumeRow::id).collect();
+                        exact.map_or(others, |v| vec![v.id()])
+                    }
+                    None => all.iter().map(|v| v.app.clone()).collect(),
+                };
                 let near = ply_manifest::nearest(wanted, names.iter().map(String::as_str));
                 return Err(RunError::refused(
                     format!("there is no volume {wanted}"),

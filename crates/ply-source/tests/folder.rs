@@ -3,7 +3,8 @@
 mod support;
 
 use ply_manifest::{Arch, Lock};
-use ply_source::{Mode, SourceError};
+use ply_source::{FetchOptions, Fetcher, Mode, SourceError};
+use std::sync::Arc;
 use support::{Notes, World, lines, manifest};
 
 const APP: &str =
@@ -227,6 +228,37 @@ fn whoever_rebuilds_into_a_folder_sees_what_was_built_last() {
 }
 
 #[test]
+fn a_file_that_looks_as_it_did_is_copied_once_however_new_it_is() {
+    let world = World::new();
+    let path = world.publish_for("tool 1.0.0", "", Arch::X64, b"first");
+    // Each look with a fetcher of its own, as each ply is; says whether the file was copied.
+    let look = || {
+        let notes = Notes::default();
+        let options = FetchOptions { progress: Arc::new(notes.clone()), ..world.options(&world.source()) };
+        let found = Fetcher::new(options).lookup(&"tool".parse().unwrap()).unwrap();
+        (notes.all().iter().any(|note| note.starts_with("start ")), found.digest)
+    };
+    let settle = || std::thread::sleep(std::time::Duration::from_millis(100));
+    settle();
+    let (copied, first) = look();
+    assert!(copied);
+    assert_eq!(look(), (false, first));
+    // As if it were made anew, long after: looked at once more, and then known.
+    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(3600);
+    std::fs::File::options().write(true).open(&path).unwrap().set_modified(later).unwrap();
+    settle();
+    assert_eq!(look(), (true, first));
+    assert_eq!(look(), (false, first));
+    // Other bytes of the same length and the same time are seen all the same.
+    world.publish_for("tool 1.0.0", "", Arch::X64, b"secnd");
+    std::fs::File::options().write(true).open(&path).unwrap().set_modified(later).unwrap();
+    settle();
+    let (copied, second) = look();
+    assert!(copied && second != first);
+    assert_eq!(look(), (false, second));
+}
+
+#[test]
 fn search_outdated_and_tree_tell_what_there_is() {
     let world = usual();
     let fetcher = world.fetcher(&world.source());
@@ -256,6 +288,42 @@ fn search_outdated_and_tree_tell_what_there_is() {
     assert!(tree.children[1].base);
     let bytes: u64 = fetcher.ensure_lock(&lock).unwrap().iter().map(|e| e.bytes).sum();
     assert_eq!(tree.bytes, bytes);
+}
+
+#[test]
+fn a_search_sees_what_lies_beside_the_catalog_of_a_folder() {
+    let world = usual();
+    let catalog = r#"{ "packages": [
+        { "name": "debian", "type": "layer", "description": "the base", "versions": [
+            { "version": "13.0.0", "img": "debian-13.0.0-linux-x64.img" } ] },
+        { "namespace": "me", "name": "ssl", "type": "app", "versions": [
+            { "version": "9.0.0", "arch": "x64", "src": "https://else.example/ssl.img" } ] } ] }"#;
+    let folder = world.folder();
+    std::fs::write(folder.join("state.json"), catalog).unwrap();
+    let found = world.fetcher(&world.source()).search("").unwrap();
+    let shown: Vec<String> =
+        found.iter().map(|f| format!("{:?} {} {}", f.owner.is_some(), f.line, f.versions.len())).collect();
+    assert_eq!(
+        shown,
+        ["false debian = \"13\" 2", "false node = \"22\" 2", "false ssl = \"3\" 2", "true ssl = \"9\" 1"]
+    );
+    assert_eq!(found[0].kind.as_deref(), Some("base"));
+    assert_eq!(found[0].description.as_deref(), Some("the base"));
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_said_to_be_missing() {
+    let world = World::new();
+    let away = world.folder().join("away");
+    for source in [away.display().to_string(), format!("file://{}/{{owner}}/{{package}}", away.display())] {
+        let fetcher = world.fetcher(&source);
+        let asked = ["node@22", "node@22.5.0"].map(|r| fetcher.lookup(&r.parse().unwrap()).unwrap_err());
+        for error in asked.into_iter().chain([fetcher.search("node").unwrap_err()]) {
+            let expected = format!("the folder of the source {source} is not there: {}", away.display());
+            assert_eq!(error.to_string(), expected);
+            assert!(error.hint().unwrap().contains("ply config"), "{error}");
+        }
+    }
 }
 
 #[test]

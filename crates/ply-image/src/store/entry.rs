@@ -46,11 +46,7 @@ pub struct Entry {
 impl Entry {
     /// Reads an entry's record; none where it is not there, not whole or known to be damaged.
     pub(super) fn load(dir: &Path, digest: Digest) -> Result<Option<Self>> {
-        let Some(record) = Record::read(dir)? else { return Ok(None) };
-        if dir.join(DAMAGED).exists() {
-            return Ok(None);
-        }
-        Ok(Some(Self::from_record(dir, digest, record)))
+        Ok(Record::of_whole(dir)?.map(|record| Self::from_record(dir, digest, record)))
     }
 
     pub(super) fn from_record(dir: &Path, digest: Digest, record: Record) -> Self {

@@ -1,7 +1,7 @@
 //! How images come in.
 
 use super::clean::alone;
-use super::entry::{DAMAGED, Entry};
+use super::entry::Entry;
 use super::lock::{self, flock};
 use super::record::{RECORD, Record, SourceFile, identity, sync_dir, write_synced};
 use super::{IMAGE, LOCK, MANIFEST, Store, TEMPORARY};
@@ -193,7 +193,7 @@ impl Store {
         let lock = image.lock_text()?;
         // Here and once: what stands in the store may be mounted.
         image.check()?;
-        let mut record = Record::new(origin.image, bytes, lock.is_some());
+        let mut record = Record::new(origin.image, bytes, &manifest, lock.as_deref());
         record.files.extend(origin.source.clone().zip(copied));
         record.sources.extend(origin.source.map(|source| (source, now())));
         write_synced(&folder.join(MANIFEST), manifest.as_bytes())?;
@@ -229,13 +229,14 @@ impl Store {
     /// The entry that is there already, with the new source added; none where it was damaged and is now out of the
     /// way, or has just gone.
     fn keep_present(&self, place: &Path, digest: Digest, new: &Record) -> Result<Option<Entry>> {
-        let whole = std::fs::metadata(place.join(IMAGE)).is_ok_and(|m| m.len() == new.bytes)
-            && !place.join(DAMAGED).exists();
-        let present = if whole { Record::read(place)? } else { None };
-        let Some(mut present) = present else {
+        let Some(mut present) = Record::of_whole(place)? else {
             // Who runs it may have its extracted tree mounted.
             let Some(_lock) = alone(place)? else { return Err(ImageError::Running(digest)) };
-            self.put_aside(place)?;
+            match self.put_aside(place) {
+                // Out of the way is enough: a tree of mapped ids is left for gc, which may remove it.
+                Err(_) if !place.exists() => {}
+                done => done?,
+            }
             return Ok(None);
         };
         if !new.sources.is_empty() || present.checked < new.checked {

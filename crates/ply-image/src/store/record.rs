@@ -1,6 +1,7 @@
 //! The record in each entry's folder, and what a manifest says of the image that it is in.
 
-use super::{TEMPORARY, lock};
+use super::entry::DAMAGED;
+use super::{IMAGE, LOCK, MANIFEST, TEMPORARY, lock};
 use crate::bounded::{OWN_FILE_MAX, read_at_most};
 use crate::error::{ImageError, Result};
 use crate::image::RULES;
@@ -28,6 +29,9 @@ pub(crate) struct Record {
     pub(crate) bytes: u64,
     /// Whether it has a lock.
     pub(crate) has_lock: bool,
+    /// The sizes of the manifest and of the lock beside it, in bytes. Entries of the first plys don't say them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    beside: Option<(u64, u64)>,
     /// Where it was fetched from, and the order in which that was last seen.
     pub(crate) sources: BTreeMap<String, u64>,
     /// What the file looked like, where the source was a folder.
@@ -68,16 +72,39 @@ struct FormatOnly {
 }
 
 impl Record {
-    pub(crate) fn new(image: ImageName, bytes: u64, has_lock: bool) -> Self {
+    pub(crate) fn new(image: ImageName, bytes: u64, manifest: &str, lock: Option<&str>) -> Self {
+        let beside = Some((manifest.len() as u64, lock.map_or(0, str::len) as u64));
         Self {
             format: FORMAT,
             image,
             bytes,
-            has_lock,
+            has_lock: lock.is_some(),
+            beside,
             sources: BTreeMap::new(),
             files: BTreeMap::new(),
             checked: RULES,
         }
+    }
+
+    /// The record of an entry that can be used: marked as damaged by nobody, its files all there and of the size that
+    /// they had. What is not whole counts as absent, so that it is fetched or built again.
+    pub(super) fn of_whole(folder: &Path) -> Result<Option<Self>> {
+        let record = match Self::read(folder) {
+            Err(ImageError::BadRecord { .. }) => return Ok(None),
+            other => other?,
+        };
+        Ok(record.filter(|record| record.is_whole(folder)))
+    }
+
+    fn is_whole(&self, folder: &Path) -> bool {
+        let is = |name: &str, bytes: Option<u64>| {
+            std::fs::symlink_metadata(folder.join(name))
+                .is_ok_and(|m| m.is_file() && bytes.is_none_or(|bytes| m.len() == bytes))
+        };
+        is(IMAGE, Some(self.bytes))
+            && is(MANIFEST, self.beside.map(|(manifest, _)| manifest))
+            && (!self.has_lock || is(LOCK, self.beside.map(|(_, lock)| lock)))
+            && !folder.join(DAMAGED).exists()
     }
 
     /// The record of a folder; none where the folder or the record is gone.
