@@ -202,7 +202,8 @@ fn refusals_show_who_asked_for_what() {
             "app 1.0.0: a 1.0.0",
             &["a 1.0.1"],
             "a-1.0.0 is not there: /usual (source /usual) (app 1.0.0 wants 1.0.0)\n\
-             hint: check name, version and arch, or name another source with --source",
+             hint: check name, version and arch, or name another source with --source\n\
+             where it has a folder for each package, write it as /usual/{package}",
         ),
         (
             "app 1.0.0: a 1",
