@@ -8,12 +8,14 @@ use crate::record::{self, Known, Record};
 use crate::ship::addons::{self, Addon, AddonTarget};
 use crate::ship::{self, Decision, EntryKind, Include, Rules};
 use crate::walk::{Listing, Stat, full, walk};
-use crate::{BuildError, atomic, entrypoint};
+use crate::{BuildError, entrypoint};
 use ply_image::{
-    Attr, Dirs, Image, LEVEL_BUILD, LayerStack, Origin, PackOptions, ScanOptions, Source, Store, Tree, pack,
+    Access, Attr, Dirs, Image, LEVEL_BUILD, Lasts, LayerStack, Origin, PackOptions, Pending, ScanOptions,
+    Source, Store, Tree, pack, write_atomic,
 };
 use ply_manifest::{
-    Arch, Composition, Diagnostic, Diagnostics, Digest, Document, ImageName, Kind, Lock, Manifest, Place,
+    Arch, Composition, Diagnostic, Diagnostics, Digest, Document, FaultKind, ImageName, Kind, Lock, Manifest,
+    Place,
 };
 use ply_source::{Fetcher, Mode, Resolved};
 use sha2::{Digest as _, Sha256};
@@ -134,7 +136,10 @@ pub(crate) fn manifest_text(dir: &Path) -> Result<(String, String), BuildError> 
     let text = String::from_utf8(bytes).map_err(|e| {
         let line = e.as_bytes()[..e.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count() + 1;
         let message = format!("line {line} is not UTF-8");
-        BuildError::Manifest(Diagnostic { file: shown.clone(), place: None, message, hint: None }.into())
+        BuildError::Manifest(
+            Diagnostic { file: shown.clone(), place: None, message, hint: None, kind: FaultKind::Rule }
+                .into(),
+        )
     })?;
     Ok((text, shown))
 }
@@ -182,6 +187,7 @@ fn include_fault(text: &str, shown: &str, entry: &str, message: String) -> Diagn
         place: span.map(|span| Place::of(text, span.start)),
         message,
         hint: Some("an entry is a path or a glob beneath the directory, as in \"dist/\" or \"src/**/*.py\"; make what it names before the build".to_owned()),
+        kind: FaultKind::Rule,
     }
 }
 
@@ -242,17 +248,25 @@ impl<'r> Job<'r> {
 
     fn run(mut self, fetcher: &Fetcher) -> Result<Built, BuildError> {
         let dir = &self.request.dir;
-        atomic::sweep(dir);
+        ply_image::sweep_pending(dir);
         let rules = self.rules()?;
         let listing = walk(dir, &rules)?;
         all_match(&rules.include, &listing, &self.text, &self.shown)?;
         let decision = ship::decide(&listing.entries, &rules)?;
         self.refuse_reserved(&listing, &decision)?;
         let (lock, packages, lock_changed) = self.resolve(fetcher)?;
+        // Written beside its place now, so that what keeps it from being written is told before there is an image; put
+        // there once the image is: a build that is refused leaves no lock.
+        let pending = lock_changed.then(|| self.prepare_lock(&lock)).transpose()?;
         self.refuse_foreign_addons(&listing, &decision, &packages)?;
 
         let embedded = self.embedded_lock(&lock);
         let made = self.pack_or_skip(&listing, &decision, embedded.as_deref())?;
+        if let Some(pending) = pending {
+            pending
+                .place(&self.lock_path, Lasts::PowerCut)
+                .map_err(|e| BuildError::io("write", &self.lock_path, e))?;
+        }
         // What goes into the store is about to run, and a run looks itself.
         if self.target.is_some() {
             self.notices.extend(self.entrypoint_notice(&made, &packages));
@@ -264,7 +278,7 @@ impl<'r> Job<'r> {
             path: made.path,
             bytes: made.bytes,
             skipped: made.skipped,
-            lock_changed,
+            lock_changed: lock_changed && self.request.manifest.is_none(),
             left_out: decision.left_out,
             notices: self.notices,
             manifest: self.manifest,
@@ -298,7 +312,16 @@ impl<'r> Job<'r> {
         }
     }
 
-    /// The graph of the manifest; the lock is written where it changed.
+    /// The new lock, beside its place.
+    fn prepare_lock(&self, lock: &Lock) -> Result<Pending, BuildError> {
+        if let Some(folder) = self.lock_path.parent().filter(|f| !f.as_os_str().is_empty()) {
+            std::fs::create_dir_all(folder).map_err(|e| BuildError::io("create", folder, e))?;
+        }
+        Pending::holding(&self.lock_path, lock.to_string().as_bytes(), Access::Kept)
+            .map_err(|e| BuildError::io("write", &self.lock_path, e))
+    }
+
+    /// The graph of the manifest, and whether its lock has to be written.
     fn resolve(&self, fetcher: &Fetcher) -> Result<(Lock, Vec<Resolved>, bool), BuildError> {
         let existing = self.existing_lock()?;
         let build = &self.manifest.build;
@@ -308,13 +331,7 @@ impl<'r> Job<'r> {
         let mode = if self.request.locked { Mode::Locked } else { Mode::Keep };
         let resolution = fetcher.resolve(&self.manifest, existing.as_ref(), mode)?;
         let changed = existing.as_ref() != Some(&resolution.lock);
-        if changed {
-            if let Some(folder) = self.lock_path.parent().filter(|f| !f.as_os_str().is_empty()) {
-                std::fs::create_dir_all(folder).map_err(|e| BuildError::io("create", folder, e))?;
-            }
-            atomic::write(&self.lock_path, resolution.lock.to_string().as_bytes())?;
-        }
-        Ok((resolution.lock, resolution.packages, changed && self.request.manifest.is_none()))
+        Ok((resolution.lock, resolution.packages, changed))
     }
 
     fn existing_lock(&self) -> Result<Option<Lock>, BuildError> {
@@ -397,7 +414,7 @@ impl<'r> Job<'r> {
             }
             return Ok(made);
         }
-        atomic::sweep(&record::folder(&self.request.dirs.data));
+        ply_image::sweep_pending(&record::folder(&self.request.dirs.data));
         let tree = self.tree(listing, decision, lock)?;
         let made = self.pack(&tree)?;
         // A file that changed since it was hashed was packed as it is now: then nothing is remembered.
@@ -412,7 +429,8 @@ impl<'r> Job<'r> {
             if record.write(&record_path).is_ok()
                 && let Ok(real) = self.request.dir.canonicalize()
             {
-                let _ = atomic::write(&self.record.with_extension("dir"), real.as_os_str().as_bytes());
+                let at = self.record.with_extension("dir");
+                let _ = write_atomic(&at, real.as_os_str().as_bytes(), Access::Umask, Lasts::PowerCut);
             }
         }
         Ok(made)
@@ -558,9 +576,10 @@ impl<'r> Job<'r> {
                 skipped: false,
             });
         };
-        let mut pending = atomic::Pending::create(parent(target))?;
+        let wrong = |e| BuildError::io("write", target, e);
+        let mut pending = Pending::create(parent(target), Access::Umask).map_err(wrong)?;
         let packed = pack(tree, &options, pending.file())?;
-        pending.place(target)?;
+        pending.place(target, Lasts::PowerCut).map_err(wrong)?;
         Ok(Made { digest: packed.digest, path: target.clone(), bytes: packed.bytes, skipped: false })
     }
 }

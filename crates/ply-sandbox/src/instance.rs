@@ -10,7 +10,7 @@ use crate::{ExecTarget, inner};
 use rustix::process::{WaitId, WaitIdOptions, WaitIdStatus};
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
 /// A process's identity that outlives the reuse of its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,10 +110,7 @@ impl Instance {
     /// # Errors
     /// The system's.
     pub fn try_wait(&mut self) -> io::Result<Option<Exit>> {
-        if self.exit.is_none() {
-            self.exit = self.born.wait(WaitIdOptions::NOHANG)?;
-        }
-        Ok(self.exit)
+        self.born.ended(&mut self.exit, WaitIdOptions::NOHANG)
     }
 
     /// Waits for the end of the box.
@@ -121,12 +118,7 @@ impl Instance {
     /// # Errors
     /// The system's.
     pub fn wait(&mut self) -> io::Result<Exit> {
-        loop {
-            if let Some(exit) = self.exit {
-                return Ok(exit);
-            }
-            self.exit = self.born.wait(WaitIdOptions::empty())?;
-        }
+        self.born.end(&mut self.exit)
     }
 
     /// `n` TCP sockets (IPv4, close-on-exec, blocking) that live in the box's network namespace: what they
@@ -185,13 +177,26 @@ impl Born {
         }
     }
 
-    /// Waits for its end.
-    pub(crate) fn finish(self) -> io::Result<Exit> {
+    /// The same, asked of the kernel only while `known` is none: it says it once.
+    pub(crate) fn ended(&self, known: &mut Option<Exit>, options: WaitIdOptions) -> io::Result<Option<Exit>> {
+        if known.is_none() {
+            *known = self.wait(options)?;
+        }
+        Ok(*known)
+    }
+
+    /// Waits for its end, unless that is `known`.
+    pub(crate) fn end(&self, known: &mut Option<Exit>) -> io::Result<Exit> {
         loop {
-            if let Some(exit) = self.wait(WaitIdOptions::empty())? {
+            if let Some(exit) = self.ended(known, WaitIdOptions::empty())? {
                 return Ok(exit);
             }
         }
+    }
+
+    /// Waits for its end.
+    pub(crate) fn finish(self) -> io::Result<Exit> {
+        self.end(&mut None)
     }
 }
 
@@ -221,24 +226,44 @@ pub(crate) fn start_time(pid: i32) -> Option<u64> {
 }
 
 /// What 0, 1 and 2 will be, out of the way of the low numbers.
-pub(crate) struct Standing {
-    fds: Option<[OwnedFd; 3]>,
-    pub(crate) size: Option<WindowSize>,
+pub(crate) enum Standing {
+    Fds([OwnedFd; 3]),
+    Terminal(WindowSize),
+}
+
+/// The same for a child, which inherits the descriptors by their numbers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Asked {
+    Fds([RawFd; 3]),
+    Terminal(WindowSize),
 }
 
 impl Standing {
-    pub(crate) fn raw(&self) -> Option<[i32; 3]> {
-        self.fds.as_ref().map(|fds| fds.each_ref().map(raw))
+    pub(crate) fn asked(&self) -> Asked {
+        match self {
+            Self::Fds(fds) => Asked::Fds(fds.each_ref().map(raw)),
+            Self::Terminal(size) => Asked::Terminal(*size),
+        }
+    }
+}
+
+impl Asked {
+    /// The descriptors to keep; `other`, which is kept anyway, where there are none.
+    pub(crate) fn kept(self, other: RawFd) -> [RawFd; 3] {
+        match self {
+            Self::Fds(fds) => fds,
+            Self::Terminal(_) => [other; 3],
+        }
     }
 }
 
 impl Stdio {
     pub(crate) fn above_standard(self) -> Result<Standing, Failure> {
         match self {
-            Self::Terminal(size) => Ok(Standing { fds: None, size: Some(size) }),
+            Self::Terminal(size) => Ok(Standing::Terminal(size)),
             Self::Fds([a, b, c]) => {
                 let up = |fd| above_standard(fd).at(Step::Standard);
-                Ok(Standing { fds: Some([up(a)?, up(b)?, up(c)?]), size: None })
+                Ok(Standing::Fds([up(a)?, up(b)?, up(c)?]))
             }
         }
     }

@@ -66,13 +66,13 @@ fn image_clones(run_dir: &Path, layers: &[Layer]) -> Result<Vec<OwnedFd>, Launch
         return layers.iter().map(mount).collect();
     }
     let pin = pin.map_err(pin_error)?;
-    let missing: Vec<&Layer>;
+    let places = layers.iter().map(place).collect::<Result<Vec<_>, _>>()?;
+    let missing: Vec<(&Layer, &String)>;
     {
-        let found =
-            pin.inside(|| layers.iter().map(|layer| clone_mounted(&layer.digest)).collect::<Vec<_>>());
+        let found = pin.inside(|| places.iter().map(|place| clone_mounted(place)).collect::<Vec<_>>());
         let found = found.map_err(pin_error)?;
-        missing =
-            layers.iter().zip(&found).filter(|(_, clone)| clone.is_none()).map(|(layer, _)| layer).collect();
+        let all = layers.iter().zip(&places).zip(&found);
+        missing = all.filter(|(_, clone)| clone.is_none()).map(|(layer, _)| layer).collect();
         if missing.is_empty() {
             return Ok(found.into_iter().flatten().collect());
         }
@@ -82,8 +82,8 @@ fn image_clones(run_dir: &Path, layers: &[Layer]) -> Result<Vec<OwnedFd>, Launch
     // Mounted out here, where the devices have names; attached in there.
     let mounts: Vec<(&str, OwnedFd)> = missing
         .into_iter()
-        .map(|layer| match mount_image(&layer.image) {
-            Ok(mount) => Ok((layer.digest.as_str(), mount)),
+        .map(|(layer, place)| match mount_image(&layer.image) {
+            Ok(mount) => Ok((place.as_str(), mount)),
             Err(source) => Err(LaunchError::Layer { digest: layer.digest.clone(), source }),
         })
         .collect::<Result<_, _>>()?;
@@ -91,20 +91,30 @@ fn image_clones(run_dir: &Path, layers: &[Layer]) -> Result<Vec<OwnedFd>, Launch
         let mut fresh = mounts.into_iter();
         layers
             .iter()
-            .map(|layer| {
-                if let Some(clone) = clone_mounted(&layer.digest) {
+            .zip(&places)
+            .map(|(layer, place)| {
+                if let Some(clone) = clone_mounted(place) {
                     return Ok(clone);
                 }
-                let mount = fresh.by_ref().find(|(digest, _)| *digest == layer.digest);
+                let mount = fresh.by_ref().find(|(at, _)| *at == place);
                 mount
                     .ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
-                    .and_then(|(digest, mount)| attach(digest, &mount))
-                    .and_then(|()| clone_mounted(&layer.digest).ok_or_else(|| io::ErrorKind::NotFound.into()))
+                    .and_then(|(place, mount)| attach(place, &mount))
+                    .and_then(|()| clone_mounted(place).ok_or_else(|| io::ErrorKind::NotFound.into()))
                     .map_err(|source| LaunchError::Layer { digest: layer.digest.clone(), source })
             })
             .collect()
     })
     .map_err(pin_error)?
+}
+
+/// Where a layer's mount stands in the pinned namespace: its digest, and the file that is mounted. An image that was
+/// damaged and fetched again is another file, and the mount of the old one must not serve.
+fn place(layer: &Layer) -> Result<String, LaunchError> {
+    use std::os::unix::fs::MetadataExt;
+    let meta = fs::metadata(&layer.image)
+        .map_err(|source| LaunchError::Layer { digest: layer.digest.clone(), source })?;
+    Ok(format!("{}.{:x}-{:x}", layer.digest, meta.dev(), meta.ino()))
 }
 
 /// Whether the kernel's answer was EINVAL.
@@ -117,8 +127,8 @@ fn pin_error(source: io::Error) -> LaunchError {
 }
 
 /// Inside the pinned namespace: a clone of a layer's mount, if it is mounted.
-fn clone_mounted(digest: &str) -> Option<OwnedFd> {
-    let path = format!("/{digest}");
+fn clone_mounted(place: &str) -> Option<OwnedFd> {
+    let path = format!("/{place}");
     let stat = rustix::fs::statx(
         rustix::fs::CWD,
         &path,
@@ -149,8 +159,8 @@ fn mount_image(image: &Path) -> io::Result<OwnedFd> {
 }
 
 /// Inside the pinned namespace: gives a mount its place.
-fn attach(digest: &str, mount: &OwnedFd) -> io::Result<()> {
-    let path = format!("/{digest}");
+fn attach(place: &str, mount: &OwnedFd) -> io::Result<()> {
+    let path = format!("/{place}");
     match fs::create_dir(&path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
@@ -347,7 +357,7 @@ pub fn gc(run_dir: &Path, keep: &BTreeSet<String>) -> io::Result<GcReport> {
             fs::read_dir("/")?.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>()?;
         names.sort();
         for name in names {
-            let Some(digest) = name.to_str() else { continue };
+            let Some(digest) = name.to_str().and_then(|name| name.split('.').next()) else { continue };
             if keep.contains(digest) {
                 left = true;
                 continue;

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The most layers.
 const MAX_LAYERS: usize = 128;
@@ -67,7 +67,7 @@ impl Plan {
         let devices = DEVICES
             .iter()
             .map(|(name, number)| Device::usual(name, *number))
-            .chain(spec.devices.iter().map(|path| Device::asked(path)))
+            .chain(asked_devices(spec).map(|path| Device::asked(path)))
             .collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
             hostname: c(&spec.hostname)?,
@@ -120,9 +120,21 @@ impl Plan {
         })
     }
 
-    /// What a temporary filesystem of the box may hold.
+    /// What the filesystem of the temporary folders may hold.
     pub(crate) fn temporary(&self) -> [(&CStr, &CStr); 3] {
-        [(c"mode", c"1777"), (c"size", &self.size), (c"nr_inodes", &self.inodes)]
+        [(c"mode", c"0700"), (c"size", &self.size), (c"nr_inodes", &self.inodes)]
+    }
+
+    /// In the parent, rootful: `/dev` with nodes of its own; nothing where this root may not make nodes.
+    pub(crate) fn own_dev(&self) -> Sys<Option<OwnedFd>> {
+        if self.trees.is_some() {
+            return Ok(None);
+        }
+        let usual = self.devices.iter().filter_map(|device| Some((device.name.clone(), device.number?)));
+        match rootfs::dev_with_nodes(&usual.collect::<Vec<_>>(), self.owner) {
+            Err(Errno::PERM) => Ok(None),
+            dev => Ok(Some(rootfs::above_standard(dev?)?)),
+        }
     }
 
     fn overlay(&self, inside: bool) -> Overlay<'_> {
@@ -222,12 +234,19 @@ const DEVICES: &[(&str, (u32, u32))] = &[
     ("tty", (5, 0)),
 ];
 
+/// What a spec asks for beyond the devices of every box.
+fn asked_devices(spec: &Spec) -> impl Iterator<Item = &PathBuf> {
+    let usual = |path: &Path| DEVICES.iter().any(|(name, _)| path == Path::new("/dev").join(name));
+    spec.devices.iter().filter(move |path| !usual(path))
+}
+
 /// A device of the host's, bound: nodes can't be made in a user namespace.
 pub(crate) struct Device {
     source: CString,
     /// Below `/dev`.
     name: CString,
-    number: Option<(u32, u32)>,
+    /// Of those that every box has.
+    pub(crate) number: Option<(u32, u32)>,
 }
 
 impl Device {
@@ -412,7 +431,7 @@ pub(crate) fn explain(failure: Failure, spec: &Spec) -> LaunchError {
         },
         Step::Device => LaunchError::Source {
             path: match index.checked_sub(DEVICES.len()) {
-                Some(asked) => spec.devices.get(asked).cloned().unwrap_or_default(),
+                Some(asked) => asked_devices(spec).nth(asked).cloned().unwrap_or_default(),
                 None => Path::new("/dev").join(DEVICES[index].0),
             },
             source,

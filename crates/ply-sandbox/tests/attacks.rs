@@ -32,6 +32,7 @@ const ATTEMPTS: &[(&str, &[i32])] = &[
     ("unshare-net", &[libc::EPERM]),
     ("clone-user", &[libc::EPERM]),
     ("clone-pid", &[libc::EPERM]),
+    ("clone-sibling", &[libc::EPERM]),
     ("clone3", &[libc::ENOSYS]),
     ("setns-init", &[libc::EPERM]),
     ("ns-of-init", &[libc::EACCES]),
