@@ -3,6 +3,7 @@
 //! A helper without anything of the caller's open joins the namespaces and starts the process as a sibling of
 //! itself, so that the caller waits for it directly and no process of ours stays between.
 
+use crate::defences::{Defence, stands};
 use crate::error::Step;
 use crate::inner::{kinds, way_in};
 use crate::inside::beneath;
@@ -160,13 +161,18 @@ struct Plan<'a> {
 /// The helper: joins, and starts the process as its sibling.
 fn join(plan: &Plan<'_>) -> Result<Infallible, Failure> {
     let [a, b, c] = plan.standing.unwrap_or([plan.socket; 3]);
-    sys::close_all_but(&[plan.socket, plan.guard, plan.way_in, plan.app.stub(), a, b, c])
-        .at(Step::Descriptors)?;
+    if stands(Defence::Descriptors) {
+        sys::close_all_but(&[plan.socket, plan.guard, plan.way_in, plan.app.stub(), a, b, c])
+            .at(Step::Descriptors)?;
+    }
     crate::init::forget_arguments(plan.arguments);
     rights::set_blocked(u64::MAX);
     // Before it joins, so that at no moment anybody inside can look into it: it has our program in its memory
     // (CVE-2016-9962, CVE-2019-5736).
-    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable).at(Step::Join)?;
+    if stands(Defence::NotDumpable) {
+        rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
+            .at(Step::Join)?;
+    }
     let released = wire::receive(borrow(plan.socket), |_, _| ()).at(Step::Talk)?;
     must(released.message == Some(Message::Go), Errno::PIPE).at(Step::Talk)?;
     crate::launch::new_session_keyring();

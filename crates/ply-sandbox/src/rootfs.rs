@@ -33,7 +33,13 @@ pub(crate) fn filesystem(
         fsconfig_set_string(&context, *key, *value)?;
     }
     fsconfig_create(&context)?;
-    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+    attached_nowhere(&context, attributes)
+}
+
+/// The mount of a filesystem that was just made.
+fn attached_nowhere(context: &OwnedFd, attributes: MountAttrFlags) -> Sys<OwnedFd> {
+    let attributes = crate::defences::standing(u64::from(attributes.bits()));
+    fsmount(context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::from_bits_retain(attributes as u32))
 }
 
 /// How the root of a box is put together.
@@ -84,7 +90,7 @@ pub(crate) fn overlay(wanted: &Overlay<'_>) -> Result<OwnedFd, Failure> {
         fsconfig_set_flag(&context, c"userxattr").at(Step::Overlay)?;
     }
     fsconfig_create(&context).at(Step::Overlay)?;
-    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, PLAIN).at(Step::Overlay)
+    attached_nowhere(&context, PLAIN).at(Step::Overlay)
 }
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -142,6 +148,9 @@ fn overlay_by_path(wanted: &Overlay<'_>, scratch: &OwnedFd) -> Result<OwnedFd, F
     }
     drop(sub(c"root").at(Step::Overlay)?);
     let flags = rustix::mount::MountFlags::NODEV | rustix::mount::MountFlags::NOSUID;
+    let flags = rustix::mount::MountFlags::from_bits_retain(
+        crate::defences::standing(u64::from(flags.bits())) as u32,
+    );
     rustix::mount::mount(
         c"ply",
         c"/sys/root",
