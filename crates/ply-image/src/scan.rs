@@ -90,8 +90,13 @@ impl Scan<'_, '_> {
         let first = todo.len();
         for name in names {
             let (path, relative) = (dir.join(&name), below.join(&name));
-            let meta = std::fs::symlink_metadata(&path).map_err(lost("read", &path))?;
-            if self.options.filter.is_some_and(|take| !take(&relative, meta.is_dir())) {
+            let left_out = |is_dir| self.options.filter.is_some_and(|take| !take(&relative, is_dir));
+            let meta = match std::fs::symlink_metadata(&path) {
+                // What isn't taken may come and go: another build's temporary file.
+                Err(_) if left_out(false) => continue,
+                meta => meta.map_err(lost("read", &path))?,
+            };
+            if left_out(meta.is_dir()) {
                 continue;
             }
             if let Some(child) = self.entry(at, name.as_bytes(), &path, &relative, &meta)?

@@ -268,6 +268,27 @@ fn an_interrupt_typed_at_the_terminal_is_one_stop_signal_for_the_app() {
 }
 
 #[test]
+fn a_stopped_exec_holds_nothing() {
+    both(|world| {
+        let run =
+            world.start(&["run", "./app", "--name", "web", "--", "-c", "echo up; exec sleep 100"], "up");
+        let mut exec = world
+            .mini(&["exec", "web", "sh", "-c", "echo in; exec sleep 100"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut first = [0; 3];
+        exec.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+        // As Ctrl-Z at its terminal does.
+        common::send(exec.id(), libc::SIGSTOP);
+        assert_eq!(world.run(&["stop", "web"]).0, 0);
+        assert_eq!(run.finish().0, 0);
+        common::send(exec.id(), libc::SIGCONT);
+        assert_eq!(exec.wait().unwrap().code(), Some(137));
+    });
+}
+
+#[test]
 fn a_stuck_reader_holds_the_app_but_not_a_stop() {
     both(|world| {
         let script = "echo up >&2; while :; do echo some text of a line; done";

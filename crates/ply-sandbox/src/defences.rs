@@ -60,6 +60,8 @@ pub enum Defence {
     Sizes,
     /// Ids that are nobody's outside (`userns`). A spec can do without, as on a host that has no such namespaces.
     UserNamespace,
+    /// Less than all that a user of the host may have of what isn't memory (`masks`).
+    Counts,
     /// An ipc namespace of its own (`launch`).
     IpcNamespace,
     /// A network namespace of its own (`launch`). A spec can do without.

@@ -8,7 +8,9 @@ use crate::rights;
 use crate::sys::{self, borrow, check, exit_now};
 use crate::wire::{At, Failure};
 use rustix::io::Errno;
+use rustix::process::Signal;
 use std::convert::Infallible;
+use std::ffi::CStr;
 use std::os::fd::RawFd;
 
 const CAP_KILL: u64 = 1 << 5;
@@ -19,7 +21,7 @@ pub(crate) fn keep_house(app: i32, guard: RawFd) -> Result<Infallible, Failure> 
     rights::bound(0).at(Step::Capabilities)?;
     rights::set_capabilities(CAP_KILL, 0).at(Step::Capabilities)?;
     rustix::thread::set_no_new_privs(true).at(Step::NoNewPrivs)?;
-    rights::die_with_parent(borrow(guard))?;
+    rights::end_with_parent(borrow(guard), Signal::KILL)?;
     forget_memory();
     // The socket too: its end tells the parent that both of us are through.
     sys::close_range(0, u32::MAX, 0).at(Step::Descriptors)?;
@@ -54,14 +56,28 @@ fn wait_signal() -> i32 {
     }
 }
 
-/// Reaps every process that ended; when the app is among them the box ends, and the kernel takes what is left.
+/// Ends this process as `child` ends. Any signal but that of a child's end, the parent's death by [`rights::end_with_parent`]
+/// among them, kills the child first: it is never left to be reaped by somebody else, who might not.
+pub(crate) fn wait_for(child: i32) -> ! {
+    forget_memory();
+    loop {
+        match wait_signal() {
+            libc::SIGCHLD => reap(child),
+            // SAFETY: no memory is passed; the child isn't reaped yet, so the number is still its own.
+            _ => drop(unsafe { libc::kill(child, libc::SIGKILL) }),
+        }
+    }
+}
+
+/// Reaps every process that ended; when `app` is among them this process ends with its code. Pid 1 takes the box with
+/// it: the kernel ends what is left.
 fn reap(app: i32) {
     loop {
         let mut status = 0;
+        let options = libc::WNOHANG | libc::__WALL;
         // SAFETY: the status outlives the call.
-        let pid = unsafe {
-            libc::syscall(libc::SYS_wait4, -1, &raw mut status, libc::WNOHANG, std::ptr::null::<u8>())
-        };
+        let pid =
+            unsafe { libc::syscall(libc::SYS_wait4, -1, &raw mut status, options, std::ptr::null::<u8>()) };
         match check(pid) {
             Ok(0) => return,
             Ok(pid) if pid as i32 == app => exit_now(if libc::WIFSIGNALED(status) {
@@ -87,8 +103,9 @@ pub(crate) fn arguments() -> (usize, usize) {
     })
 }
 
-/// In a child: takes the arguments and the environment out of its memory, before anybody can look.
-pub(crate) fn forget_arguments((start, end): (usize, usize)) {
+/// In a child: takes the arguments and the environment out of its memory, before anybody can look, and gives it a
+/// name of its own.
+pub(crate) fn forget_arguments((start, end): (usize, usize), name: &CStr) {
     let stack = 0u8;
     let here = (&raw const stack).addr();
     if stands(Defence::Arguments) && end > start && !(start..end).contains(&here) {
@@ -96,7 +113,7 @@ pub(crate) fn forget_arguments((start, end): (usize, usize)) {
         // it is on the heap.
         unsafe { libc::syscall(libc::SYS_munmap, start, end - start) };
     }
-    let _ = rustix::thread::set_name(c"ply-init");
+    let _ = rustix::thread::set_name(name);
 }
 
 /// Gives back the parent's heap and whatever else was anonymous memory: shared copy-on-write now, it would turn

@@ -10,7 +10,7 @@ use crate::{ExecTarget, inner};
 use rustix::process::{WaitId, WaitIdOptions, WaitIdStatus};
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
 /// A process's identity that outlives the reuse of its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -221,24 +221,44 @@ pub(crate) fn start_time(pid: i32) -> Option<u64> {
 }
 
 /// What 0, 1 and 2 will be, out of the way of the low numbers.
-pub(crate) struct Standing {
-    fds: Option<[OwnedFd; 3]>,
-    pub(crate) size: Option<WindowSize>,
+pub(crate) enum Standing {
+    Fds([OwnedFd; 3]),
+    Terminal(WindowSize),
+}
+
+/// The same for a child, which inherits the descriptors by their numbers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Asked {
+    Fds([RawFd; 3]),
+    Terminal(WindowSize),
 }
 
 impl Standing {
-    pub(crate) fn raw(&self) -> Option<[i32; 3]> {
-        self.fds.as_ref().map(|fds| fds.each_ref().map(raw))
+    pub(crate) fn asked(&self) -> Asked {
+        match self {
+            Self::Fds(fds) => Asked::Fds(fds.each_ref().map(raw)),
+            Self::Terminal(size) => Asked::Terminal(*size),
+        }
+    }
+}
+
+impl Asked {
+    /// The descriptors to keep; `other`, which is kept anyway, where there are none.
+    pub(crate) fn kept(self, other: RawFd) -> [RawFd; 3] {
+        match self {
+            Self::Fds(fds) => fds,
+            Self::Terminal(_) => [other; 3],
+        }
     }
 }
 
 impl Stdio {
     pub(crate) fn above_standard(self) -> Result<Standing, Failure> {
         match self {
-            Self::Terminal(size) => Ok(Standing { fds: None, size: Some(size) }),
+            Self::Terminal(size) => Ok(Standing::Terminal(size)),
             Self::Fds([a, b, c]) => {
                 let up = |fd| above_standard(fd).at(Step::Standard);
-                Ok(Standing { fds: Some([up(a)?, up(b)?, up(c)?]), size: None })
+                Ok(Standing::Fds([up(a)?, up(b)?, up(c)?]))
             }
         }
     }

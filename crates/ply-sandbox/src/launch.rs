@@ -5,7 +5,7 @@ use crate::cgroup::Cgroups;
 use crate::defences::{Defence, stands};
 use crate::error::Step;
 use crate::inside::{self, Root, attach, beneath, copy};
-use crate::instance::{Born, start_time};
+use crate::instance::{Asked, Born, start_time};
 use crate::keeper::on_keeper;
 use crate::plan::{Plan, Target};
 use crate::rights::{self, App, Standard};
@@ -13,12 +13,15 @@ use crate::rootfs::{self, DATA, Overlay, PLAIN, above_standard, filesystem};
 use crate::scratch::Scratch;
 use crate::sys::{self, NO_DEV, NO_EXEC, NO_SUID, READ_ONLY, Side, borrow, raw};
 use crate::wire::{self, At, Failure, Message};
-use crate::{ExecTarget, Host, Instance, LaunchError, Network, ProcessId, Spec, Stdio, layers, userns};
+use crate::{
+    ExecTarget, Host, Instance, LaunchError, Network, ProcessId, Spec, Stdio, WindowSize, layers, userns,
+};
 use rustix::fs::{Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, UnmountFlags};
 use std::convert::Infallible;
-use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::ffi::CStr;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
 /// Where a launch keeps what it needs on the host.
@@ -64,6 +67,8 @@ fn parent(spec: &Spec, context: &LaunchContext<'_>, stdio: Stdio) -> Result<Inst
     let door = cgroups.door_v1().map_err(step)?;
     let door = door.map(above_standard).transpose().at(Step::JoinCgroup)?;
 
+    let own_dev = plan.own_dev().at(Step::Dev)?;
+
     let mut flags = libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWUTS;
     if stands(Defence::IpcNamespace) {
         flags |= libc::CLONE_NEWIPC;
@@ -74,16 +79,24 @@ fn parent(spec: &Spec, context: &LaunchContext<'_>, stdio: Stdio) -> Result<Inst
     if spec.network != Network::Host {
         flags |= libc::CLONE_NEWNET;
     }
-    let standard_raw = standard.raw();
+    let asked = standard.asked();
     // SAFETY: the child goes into `child`, which neither allocates nor returns.
     let born = match unsafe { sys::clone3(flags as u64, cgroups.unified.as_ref().map(AsFd::as_fd)) }
         .at(Step::Clone)?
     {
-        Side::Child => child(&plan, &app, raw(&theirs), standard_raw, raw(&guard), door.as_ref().map(raw)),
+        Side::Child => {
+            let fds = Inherited {
+                socket: raw(&theirs),
+                asked,
+                guard: raw(&guard),
+                door: door.as_ref().map(raw),
+                dev: own_dev.as_ref().map(raw),
+            };
+            child(&plan, &app, &fds)
+        }
         Side::Parent { pid, pidfd } => Born { pid, pidfd },
     };
-    drop((theirs, guard, door));
-    let size = standard.size;
+    drop((theirs, guard, door, own_dev));
     drop(standard);
 
     // The maps and limits are ours to set: the child has no rights outside of its namespace.
@@ -108,25 +121,25 @@ fn parent(spec: &Spec, context: &LaunchContext<'_>, stdio: Stdio) -> Result<Inst
     drop(made);
 
     // The end of the conversation is the start of the app: the kernel closes the app's end on its exec.
+    // What is said first counts: only the last of it could be said by somebody who took the socket from the stub.
     let (mut app_id, mut terminal) = (None, None);
     loop {
-        let received = wire::receive(ours.as_fd(), |_, fd| terminal = Some(fd)).at(Step::Talk)?;
+        let mut fd = None;
+        let received = wire::receive(ours.as_fd(), |_, got| fd = Some(got)).at(Step::Talk)?;
         match received.message {
             None => break,
             Some(Message::Failed(failure)) => return Err(crate::plan::explain(failure, spec)),
-            Some(Message::App(_)) => {
+            Some(Message::App(_)) if app_id.is_none() => {
                 app_id = received.pid.map(|pid| ProcessId { pid, start_time: start_time(pid).unwrap_or(0) });
             }
-            Some(Message::Go) => {}
+            Some(Message::Go) if app_id.is_none() && terminal.is_none() => terminal = fd,
+            Some(Message::App(_) | Message::Go) => {}
         }
     }
     // Without a word from the app's process the box died on its way.
     let Some(app_id) = app_id else {
         return Err(LaunchError::Step { step: Step::Talk, source: std::io::ErrorKind::UnexpectedEof.into() });
     };
-    if let (Some(terminal), Some(size)) = (&terminal, size) {
-        size.set(terminal).at(Step::Terminal)?;
-    }
     let init = ProcessId { pid: born.pid, start_time: start_time(born.pid).unwrap_or(0) };
     Ok(Instance {
         target: ExecTarget {
@@ -157,30 +170,30 @@ fn talk(socket: &OwnedFd, spec: &Spec) -> LaunchError {
     }
 }
 
-/// The child's side: pid 1. It never returns, and never unwinds into the parent's frames.
-fn child(plan: &Plan, app: &App, socket: RawFd, standard: Standing, guard: RawFd, door: Option<RawFd>) -> ! {
-    let Err(failure) = first_process(plan, app, socket, standard, guard, door);
-    wire::report_and_exit(socket, failure)
-}
-
-/// The numbers of what will be 0, 1 and 2; nothing for a terminal, which is made inside.
-pub(crate) type Standing = Option<[RawFd; 3]>;
-
-fn first_process(
-    plan: &Plan,
-    app: &App,
+/// What the child has open.
+struct Inherited {
     socket: RawFd,
-    standing: Standing,
+    asked: Asked,
     guard: RawFd,
     door: Option<RawFd>,
-) -> Result<Infallible, Failure> {
+    dev: Option<RawFd>,
+}
+
+/// The child's side: pid 1. It never returns, and never unwinds into the parent's frames.
+fn child(plan: &Plan, app: &App, fds: &Inherited) -> ! {
+    let Err(failure) = first_process(plan, app, fds);
+    wire::report_and_exit(fds.socket, failure)
+}
+
+fn first_process(plan: &Plan, app: &App, fds: &Inherited) -> Result<Infallible, Failure> {
     // Nothing of the parent's stays open: not its other instances, not its files (CVE-2016-9962, CVE-2024-21626).
-    let [a, b, c] = standing.unwrap_or([socket; 3]);
+    let &Inherited { socket, asked, guard, door, dev } = fds;
+    let [a, b, c] = asked.kept(socket);
+    let (d, e) = (door.unwrap_or(socket), dev.unwrap_or(socket));
     if stands(Defence::Descriptors) {
-        sys::close_all_but(&[socket, guard, app.stub(), a, b, c, door.unwrap_or(socket)])
-            .at(Step::Descriptors)?;
+        sys::close_all_but(&[socket, guard, app.stub(), a, b, c, d, e]).at(Step::Descriptors)?;
     }
-    crate::init::forget_arguments(plan.arguments);
+    crate::init::forget_arguments(plan.arguments, c"ply-init");
     // A signal that comes early waits for init, and modes are as given.
     rights::set_blocked(u64::MAX);
     // A session of its own, for init too: Ctrl-C at the caller's terminal is the caller's, or the app would be told
@@ -224,7 +237,9 @@ fn first_process(
     // What comes from the host is opened while its root is still ours, and as copies: they stay when it goes.
     let mut devices = [const { None }; MAX_DEVICES];
     for (index, (slot, device)) in devices.iter_mut().zip(&plan.devices).enumerate() {
-        *slot = Some(device.open().at_item(Step::Device, index)?);
+        if dev.is_none() || device.number.is_none() {
+            *slot = Some(device.open().at_item(Step::Device, index)?);
+        }
     }
     // The kernel mounts proc and sysfs in a user namespace only where an unmasked one is in sight (5.x:
     // mount_too_revealing), that is before the old root goes.
@@ -283,19 +298,14 @@ fn first_process(
         root.link(path, target).at_item(Step::Link, index)?;
     }
     // The temporary folders before the volumes, so that a volume may lie in one.
-    for path in [c"/tmp", c"/var/tmp"] {
-        let place = root.mount_point(path, true).at(Step::Tmp)?;
-        let tmpfs = filesystem(c"tmpfs", &plan.temporary(), PLAIN).at(Step::Tmp)?;
-        attach(&tmpfs, &place).at(Step::Tmp)?;
-        root.own(&tmpfs).at(Step::Tmp)?;
-    }
+    let shm = temporary(plan, &mut root)?;
     for (index, mount) in plan.mounts.iter().enumerate() {
         let Some(source) = received[1 + index].take() else { continue };
         place(&mut root, mount, &source).at_item(Step::Target, index)?;
     }
     // The kernel's own come last, straight onto real folders of the root: nothing of an image or a volume can
     // lie over them, whatever it links to (CVE-2019-16884, CVE-2019-19921 put something before /proc).
-    let (dev, pts) = make_dev(plan, &root, &mut devices)?;
+    let (dev, pts) = make_dev(plan, &root, dev, &mut devices, &shm)?;
     let null = beneath(&dev, c"null", OFlags::PATH).at(Step::Mask)?;
     let place = inside_root(&root, c"proc").at(Step::Proc)?;
     attach(&proc, &place).at(Step::Proc)?;
@@ -314,15 +324,18 @@ fn first_process(
     if plan.network != Network::Host {
         crate::masks::low_ports(&proc).at(Step::Sysctl)?;
     }
+    if plan.user_namespace && stands(Defence::Counts) {
+        crate::masks::user_limits(&proc).at(Step::Sysctl)?;
+    }
     if !plan.privileged && stands(Defence::Masks) {
         crate::masks::mask(&proc, &sys, &null)?;
     }
 
-    let standard = match standing {
-        Some(fds) => Standard::Fds(fds),
-        None => Standard::Terminal(terminal(plan, socket, &dev, &pts)?),
+    let standard = match asked {
+        Asked::Fds(fds) => Standard::Fds(fds),
+        Asked::Terminal(size) => Standard::Terminal(terminal(plan, size, socket, &dev, &pts)?),
     };
-    drop((proc, sys, dev, pts, null, root));
+    drop((proc, sys, dev, pts, null, shm, root));
 
     if !plan.init {
         say_app(socket)?;
@@ -414,7 +427,7 @@ fn place(root: &mut Root, mount: &Target, source: &OwnedFd) -> sys::Sys<()> {
 }
 
 /// A real folder right below the root, made if the image has none; a link there is refused.
-fn inside_root(root: &Root, name: &std::ffi::CStr) -> sys::Sys<OwnedFd> {
+fn inside_root(root: &Root, name: &CStr) -> sys::Sys<OwnedFd> {
     match rustix::fs::mkdirat(&root.fd, name, Mode::from_raw_mode(0o755)) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(errno) => return Err(errno),
@@ -429,18 +442,43 @@ fn inside_root(root: &Root, name: &std::ffi::CStr) -> sys::Sys<OwnedFd> {
     beneath(&root.fd, name, OFlags::PATH | OFlags::DIRECTORY)
 }
 
+/// `/tmp`, `/var/tmp` and what will be `/dev/shm`: three folders of one tmpfs, so that all of them together hold no
+/// more than scratch may.
+fn temporary(plan: &Plan, root: &mut Root) -> Result<OwnedFd, Failure> {
+    let whole = filesystem(c"tmpfs", &plan.temporary(), PLAIN).at(Step::Tmp)?;
+    // A part of it can be shown elsewhere only while it is attached itself (before 6.15).
+    attach(&whole, &inside_root(root, c"dev").at(Step::Tmp)?).at(Step::Tmp)?;
+    let part = |name: &CStr| -> sys::Sys<OwnedFd> {
+        rustix::fs::mkdirat(&whole, name, Mode::from_raw_mode(0o1777))?;
+        copy(&beneath(&whole, name, OFlags::PATH | OFlags::DIRECTORY)?, false)
+    };
+    let parts = [(c"tmp", c"/tmp"), (c"var-tmp", c"/var/tmp")];
+    let parts = parts.map(|(name, path)| (part(name), path));
+    let shm = part(c"shm").at(Step::Tmp)?;
+    sys::mount_setattr(shm.as_fd(), NO_EXEC, None, false).at(Step::Tmp)?;
+    rustix::mount::unmount(c"/dev", UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).at(Step::Tmp)?;
+    for (part, path) in parts {
+        let part = part.at(Step::Tmp)?;
+        attach(&part, &root.mount_point(path, true).at(Step::Tmp)?).at(Step::Tmp)?;
+        root.own(&part).at(Step::Tmp)?;
+    }
+    Ok(shm)
+}
+
 /// `/dev`: a tmpfs with the devices, a terminal multiplexer and shared memory of the box's own.
 fn make_dev(
     plan: &Plan,
     root: &Root,
+    own: Option<RawFd>,
     devices: &mut [Option<OwnedFd>; MAX_DEVICES],
+    shm: &OwnedFd,
 ) -> Result<(OwnedFd, OwnedFd), Failure> {
     let place = inside_root(root, c"dev").at(Step::Dev)?;
-    let size = if stands(Defence::Sizes) { c"64k" } else { c"0" };
-    let options = [(c"mode", c"0755"), (c"size", size), (c"nr_inodes", c"1024")];
-    let noexec =
-        rustix::mount::MountAttrFlags::MOUNT_ATTR_NOSUID | rustix::mount::MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    let dev = filesystem(c"tmpfs", &options, noexec).at(Step::Dev)?;
+    let dev = match own {
+        // SAFETY: the child has the number from its parent, and nobody else closes it.
+        Some(own) => unsafe { OwnedFd::from_raw_fd(own) },
+        None => rootfs::dev().at(Step::Dev)?,
+    };
     attach(&dev, &place).at(Step::Dev)?;
     for (index, (slot, device)) in devices.iter_mut().zip(&plan.devices).enumerate() {
         let Some(mount) = slot.take() else { continue };
@@ -455,7 +493,7 @@ fn make_dev(
     ] {
         rustix::fs::symlinkat(target, &dev, name).at(Step::Dev)?;
     }
-    let sub = |name: &std::ffi::CStr| {
+    let sub = |name: &CStr| {
         rustix::fs::mkdirat(&dev, name, Mode::from_raw_mode(0o755))?;
         beneath(&dev, name, OFlags::PATH | OFlags::DIRECTORY)
     };
@@ -471,15 +509,20 @@ fn make_dev(
     )
     .at(Step::Dev)?;
     attach(&pts, &sub(c"pts").at(Step::Dev)?).at(Step::Dev)?;
-    let shm = filesystem(c"tmpfs", &plan.temporary(), DATA).at(Step::Dev)?;
-    attach(&shm, &sub(c"shm").at(Step::Dev)?).at(Step::Dev)?;
+    attach(shm, &sub(c"shm").at(Step::Dev)?).at(Step::Dev)?;
     Ok((dev, pts))
 }
 
 /// A terminal out of the box's own devpts, also its console: the other end goes to the parent. (A terminal of
 /// the host's would let the box push input into it: CVE-2017-5226, CVE-2023-28100.)
-fn terminal(plan: &Plan, socket: RawFd, dev: &OwnedFd, pts: &OwnedFd) -> Result<RawFd, Failure> {
-    let (master, slave, number) = crate::terminal::make(pts, plan.user).at(Step::Terminal)?;
+fn terminal(
+    plan: &Plan,
+    size: WindowSize,
+    socket: RawFd,
+    dev: &OwnedFd,
+    pts: &OwnedFd,
+) -> Result<RawFd, Failure> {
+    let (master, slave, number) = crate::terminal::make(pts, plan.user, size).at(Step::Terminal)?;
     let node = beneath(pts, number.as_c_str().at(Step::Terminal)?, OFlags::PATH).at(Step::Terminal)?;
     let console = inside::new_file(dev, c"console", 0o600).at(Step::Terminal)?;
     drop(console);

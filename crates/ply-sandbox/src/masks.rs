@@ -92,13 +92,51 @@ fn lock(place: &OwnedFd) -> Sys<()> {
 
 /// Lets anybody in the box listen on any port: its network namespace is its own, and no capability is needed.
 pub(crate) fn low_ports(proc: &OwnedFd) -> Sys<()> {
-    let path = c"sys/net/ipv4/ip_unprivileged_port_start";
+    // A kernel without IPv4 has no such file.
+    set(proc, c"sys/net/ipv4/ip_unprivileged_port_start", b"0")
+}
+
+/// What the box's user namespace may have of things that are counted against whoever made it too, the host's root or
+/// the caller: a quarter of what each user has, so that one box can't use up what every other process of that user has.
+const COUNTED: &[(&CStr, &CStr)] = &[
+    (c"sys/user/max_inotify_instances", c"sys/fs/inotify/max_user_instances"),
+    (c"sys/user/max_inotify_watches", c"sys/fs/inotify/max_user_watches"),
+];
+
+/// Sets the limits of this process's user namespace, which must be the box's own (namespaces(7), `/proc/sys/user`).
+pub(crate) fn user_limits(proc: &OwnedFd) -> Sys<()> {
+    for (limit, of_each_user) in COUNTED {
+        let most = match setting(proc, of_each_user, OFlags::RDONLY) {
+            Err(Errno::NOENT) => continue,
+            file => number(&file?)?,
+        };
+        let mut text = Buffer::new();
+        decimal((most / 4).max(16), &mut text)?;
+        set(proc, limit, text.as_c_str()?.to_bytes())?;
+    }
+    Ok(())
+}
+
+/// A number in a file of the kernel's; what is more than fits is the most.
+fn number(file: &OwnedFd) -> Sys<u32> {
+    let mut text = [0; 20];
+    let length = rustix::io::read(file, &mut text)?;
+    let digits = text[..length].iter().take_while(|byte| byte.is_ascii_digit());
+    Ok(digits.fold(0u32, |value, digit| value.saturating_mul(10).saturating_add(u32::from(digit - b'0'))))
+}
+
+/// Opens a kernel setting below the real `/proc` (CVE-2025-52881 wrote to something else).
+fn setting(proc: &OwnedFd, path: &CStr, flags: OFlags) -> Sys<OwnedFd> {
     let resolve = rustix::fs::ResolveFlags::NO_XDEV
         | rustix::fs::ResolveFlags::NO_MAGICLINKS
         | rustix::fs::ResolveFlags::BENEATH;
-    match rustix::fs::openat2(proc, path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty(), resolve) {
-        // A kernel without IPv4.
+    rustix::fs::openat2(proc, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
+}
+
+/// Changes a setting, where the kernel has it.
+fn set(proc: &OwnedFd, path: &CStr, value: &[u8]) -> Sys<()> {
+    match setting(proc, path, OFlags::WRONLY) {
         Err(Errno::NOENT) => Ok(()),
-        file => rustix::io::write(&file?, b"0").map(drop),
+        file => rustix::io::write(&file?, value).map(drop),
     }
 }

@@ -121,9 +121,21 @@ impl Plan {
         })
     }
 
-    /// What a temporary filesystem of the box may hold.
+    /// What the filesystem of the temporary folders may hold.
     pub(crate) fn temporary(&self) -> [(&CStr, &CStr); 3] {
-        [(c"mode", c"1777"), (c"size", &self.size), (c"nr_inodes", &self.inodes)]
+        [(c"mode", c"0700"), (c"size", &self.size), (c"nr_inodes", &self.inodes)]
+    }
+
+    /// In the parent, rootful: `/dev` with nodes of its own; nothing where this root may not make nodes.
+    pub(crate) fn own_dev(&self) -> Sys<Option<OwnedFd>> {
+        if self.trees.is_some() {
+            return Ok(None);
+        }
+        let usual = self.devices.iter().filter_map(|device| Some((device.name.clone(), device.number?)));
+        match rootfs::dev_with_nodes(&usual.collect::<Vec<_>>(), self.owner) {
+            Err(Errno::PERM) => Ok(None),
+            dev => Ok(Some(rootfs::above_standard(dev?)?)),
+        }
     }
 
     fn overlay(&self, inside: bool) -> Overlay<'_> {
@@ -229,7 +241,8 @@ pub(crate) struct Device {
     source: CString,
     /// Below `/dev`.
     name: CString,
-    number: Option<(u32, u32)>,
+    /// Of those that every box has.
+    pub(crate) number: Option<(u32, u32)>,
 }
 
 impl Device {

@@ -12,10 +12,11 @@ use crate::wire::{self, At, Failure};
 use crate::{Ids, LaunchError};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Uid};
 use rustix::io::Errno;
+use rustix::process::Signal;
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::ffi::{CStr, CString, c_char};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 /// The most open files: soft, hard.
 const OPEN_FILES: (u64, u64) = (65_536, 524_288);
@@ -195,8 +196,12 @@ impl App {
         if let Some(_moved) = guard {
             // Every change of ids and rights clears the death signal, so it is set after the last of them, and
             // the parent is looked for after that: it may have died in between.
-            die_with_parent(borrow(STUB_FD + 1))?;
+            end_with_parent(borrow(STUB_FD + 1), Signal::KILL)?;
             sys::close_range((STUB_FD + 1) as u32, u32::MAX, 0).at(Step::Descriptors)?;
+        }
+        if !stands(Defence::NotDumpable) {
+            // For the attack suite, which looks for what can be seen in the moment that this is.
+            std::thread::sleep(std::time::Duration::from_millis(3));
         }
         let path = self.choose().at(Step::Program)?;
         self.argv[0].set(path.as_ptr());
@@ -417,9 +422,9 @@ pub(crate) fn set_blocked(signals: u64) {
     }
 }
 
-/// Asks for SIGKILL when the parent dies, and makes sure that it hasn't already: `guard` is the parent's pidfd.
-pub(crate) fn die_with_parent(guard: std::os::fd::BorrowedFd<'_>) -> Result<(), Failure> {
-    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).at(Step::Parent)?;
+/// Asks for a signal when the parent dies, and makes sure that it hasn't already: `guard` is the parent's pidfd.
+pub(crate) fn end_with_parent(guard: BorrowedFd<'_>, signal: Signal) -> Result<(), Failure> {
+    rustix::process::set_parent_process_death_signal(Some(signal)).at(Step::Parent)?;
     let mut poll = [rustix::event::PollFd::from_borrowed_fd(guard, rustix::event::PollFlags::IN)];
     let none = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
     let dead = rustix::event::poll(&mut poll, Some(&none)).at(Step::Parent)?;

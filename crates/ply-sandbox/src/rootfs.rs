@@ -2,18 +2,19 @@
 //! (rootless), so nothing here allocates.
 
 use crate::LaunchError;
+use crate::defences::{Defence, standing, stands};
 use crate::error::Step;
 use crate::inside::{Buffer, attach, copy};
 use crate::sys::{self, Sys, borrow, raw};
 use crate::terminal::decimal;
 use crate::wire::{At, Failure};
-use rustix::fs::{Gid, Mode, OFlags, Uid};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_fd, fsconfig_set_flag,
     fsconfig_set_string, fsmount, fsopen,
 };
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::os::fd::{OwnedFd, RawFd};
 
 /// nosuid, nodev.
@@ -38,7 +39,7 @@ pub(crate) fn filesystem(
 
 /// The mount of a filesystem that was just made.
 fn attached_nowhere(context: &OwnedFd, attributes: MountAttrFlags) -> Sys<OwnedFd> {
-    let attributes = crate::defences::standing(u64::from(attributes.bits()));
+    let attributes = standing(u64::from(attributes.bits()));
     fsmount(context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::from_bits_retain(attributes as u32))
 }
 
@@ -91,6 +92,30 @@ pub(crate) fn overlay(wanted: &Overlay<'_>) -> Result<OwnedFd, Failure> {
     }
     fsconfig_create(&context).at(Step::Overlay)?;
     attached_nowhere(&context, PLAIN).at(Step::Overlay)
+}
+
+/// The filesystem of a box's `/dev`, still empty.
+pub(crate) fn dev() -> Sys<OwnedFd> {
+    let size = if stands(Defence::Sizes) { c"64k" } else { c"0" };
+    let options = [(c"mode", c"0755"), (c"size", size), (c"nr_inodes", c"1024")];
+    filesystem(c"tmpfs", &options, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC)
+}
+
+/// The same with device nodes of the box's own, for a caller who may make nodes: `owner` is root inside. A node of the
+/// host's, bound, would share locks, times and watches with everybody else who has it open.
+pub(crate) fn dev_with_nodes(nodes: &[(CString, (u32, u32))], owner: (u32, u32)) -> Sys<OwnedFd> {
+    let dev = dev()?;
+    let (uid, gid) = (Some(Uid::from_raw(owner.0)), Some(Gid::from_raw(owner.1)));
+    let mode = Mode::from_raw_mode(0o666);
+    for (name, (major, minor)) in nodes {
+        let number = rustix::fs::makedev(*major, *minor);
+        rustix::fs::mknodat(&dev, name.as_c_str(), FileType::CharacterDevice, mode, number)?;
+        // Whatever the caller's umask is.
+        rustix::fs::chmodat(&dev, name.as_c_str(), mode, AtFlags::empty())?;
+        rustix::fs::chownat(&dev, name.as_c_str(), uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
+    }
+    rustix::fs::chownat(&dev, c"", uid, gid, AtFlags::EMPTY_PATH)?;
+    Ok(dev)
 }
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -148,9 +173,7 @@ fn overlay_by_path(wanted: &Overlay<'_>, scratch: &OwnedFd) -> Result<OwnedFd, F
     }
     drop(sub(c"root").at(Step::Overlay)?);
     let flags = rustix::mount::MountFlags::NODEV | rustix::mount::MountFlags::NOSUID;
-    let flags = rustix::mount::MountFlags::from_bits_retain(
-        crate::defences::standing(u64::from(flags.bits())) as u32,
-    );
+    let flags = rustix::mount::MountFlags::from_bits_retain(standing(u64::from(flags.bits())) as u32);
     rustix::mount::mount(
         c"ply",
         c"/sys/root",

@@ -47,6 +47,8 @@ const ARCHITECTURES: [(u32, Column); 2] = [(0xc000_00b7, Column::Aarch64), (0x40
 const NEW_USER: u32 = libc::CLONE_NEWUSER as u32;
 /// Every CLONE_NEW* flag; CLONE_NEWTIME has the place of a signal number and works with clone3 and unshare only.
 const NEW_ANY: u32 = 0x7e02_0000;
+/// A sibling instead of a child: one of a process that was started from outside would have its parent outside.
+const SIBLING: u32 = libc::CLONE_PARENT as u32;
 
 /// The filter for a process that keeps `capabilities`. Made once for each set.
 pub(crate) fn filter(capabilities: u64) -> &'static [Instruction] {
@@ -75,7 +77,7 @@ fn action(rule: Rule, capabilities: u64) -> Action {
         Rule::Missing => Action::Return(ENOSYS),
         Rule::IfCapable(list) => Action::Return(if kept(list) { ALLOW } else { EPERM }),
         Rule::MissingUnlessCapable(list) => Action::Return(if kept(list) { ALLOW } else { ENOSYS }),
-        Rule::CloneFlags => Action::Clone(if kept(&[21]) { NEW_USER } else { NEW_ANY }),
+        Rule::CloneFlags => Action::Clone(SIBLING | if kept(&[21]) { NEW_USER } else { NEW_ANY }),
         Rule::Personality => Action::Personality,
         Rule::Socket => Action::Socket,
         Rule::Ioctl => Action::Ioctl,

@@ -88,16 +88,19 @@ fn another_architecture_is_killed() {
 
 #[test]
 fn namespaces_are_refused_whatever_else_is_in_the_flags() {
-    for flag in [0x0002_0000u64, 0x0200_0000, 0x0400_0000, 0x0800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000]
-    {
+    let kinds = [0x0200_0000u64, 0x0400_0000, 0x0800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000];
+    // A new mount namespace, and a sibling.
+    for flag in kinds.into_iter().chain([0x0002_0000, 0x8000]) {
         assert_eq!(ask(0, "clone", [flag | 17, 0, 0, 0, 0, 0]), EPERM, "{flag:#x}");
         // The upper half of the register means nothing to the kernel.
         assert_eq!(ask(0, "clone", [flag | 1 << 40, 0, 0, 0, 0, 0]), EPERM, "{flag:#x}");
     }
+    // What a thread is made with.
     assert_eq!(ask(0, "clone", [0x003d_0f00, 0, 0, 0, 0, 0]), ALLOW);
     let admin = 1 << 21;
     assert_eq!(ask(admin, "clone", [0x0002_0000, 0, 0, 0, 0, 0]), ALLOW);
     assert_eq!(ask(admin, "clone", [0x1002_0000, 0, 0, 0, 0, 0]), EPERM);
+    assert_eq!(ask(admin, "clone", [0x8011, 0, 0, 0, 0, 0]), EPERM);
     assert_eq!(ask(admin, "unshare", [0x1000_0000, 0, 0, 0, 0, 0]), EPERM);
     assert_eq!(ask(0, "unshare", [0; 6]), EPERM);
 }

@@ -44,8 +44,7 @@ pub(crate) unsafe fn clone3(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> Sys<S
     let mut pidfd: RawFd = -1;
     args.flags = flags | libc::CLONE_PIDFD as u64;
     args.pidfd = (&raw mut pidfd) as u64;
-    // With CLONE_PARENT the signal is the parent's own; the kernel refuses one here.
-    args.exit_signal = if flags & libc::CLONE_PARENT as u64 == 0 { libc::SIGCHLD as u64 } else { 0 };
+    args.exit_signal = libc::SIGCHLD as u64;
     if let Some(cgroup) = cgroup {
         args.flags |= CLONE_INTO_CGROUP;
         args.cgroup = cgroup.as_raw_fd() as u64;

@@ -1,14 +1,15 @@
 //! A pseudo terminal out of a devpts, by descriptors alone: no path of the box is looked up. Nothing here
 //! allocates.
 
+use crate::WindowSize;
 use crate::inside::Buffer;
 use crate::sys::{Sys, check, raw};
 use rustix::fs::{Gid, Mode, OFlags, Uid};
 use std::os::fd::{FromRawFd, OwnedFd};
 
-/// Makes a pair in the devpts whose root is given; the app's end belongs to `user`. Gives the controlling end,
-/// the app's end and the node's name.
-pub(crate) fn make(pts: &OwnedFd, user: (u32, u32)) -> Sys<(OwnedFd, OwnedFd, Buffer)> {
+/// Makes a pair in the devpts whose root is given; the app's end belongs to `user`, and has its size before anybody
+/// can ask for it. Gives the controlling end, the app's end and the node's name.
+pub(crate) fn make(pts: &OwnedFd, user: (u32, u32), size: WindowSize) -> Sys<(OwnedFd, OwnedFd, Buffer)> {
     let master = rustix::fs::openat(
         pts,
         c"ptmx",
@@ -27,6 +28,7 @@ pub(crate) fn make(pts: &OwnedFd, user: (u32, u32)) -> Sys<(OwnedFd, OwnedFd, Bu
     // SAFETY: the number outlives the call.
     check(i64::from(unsafe { libc::ioctl(raw(&master), libc::TIOCGPTN, &raw mut number) }))?;
     rustix::fs::fchown(&slave, Some(Uid::from_raw(user.0)), None::<Gid>)?;
+    size.set(&master)?;
     let mut name = Buffer::new();
     decimal(number, &mut name)?;
     Ok((master, slave, name))

@@ -39,6 +39,8 @@ both! {
     a_terminal_is_the_boxs_own
     exec_has_a_terminal_too
     the_workdir_is_inside
+    devices_share_nothing_with_the_host
+    watches_are_the_boxs_own
 }
 
 fn field<'a>(status: &'a str, name: &str) -> &'a str {
@@ -181,6 +183,12 @@ fn temporary_folders_are_tmpfs() {
         let line = mounts.lines().find(|line| line.split(' ').nth(1) == Some(place)).unwrap();
         assert!(line.contains(" tmpfs rw,nosuid,nodev"), "{line}");
         assert!(line.contains("size=65536k"), "{line}");
+        assert_eq!(line.contains("noexec"), place == "/dev/shm", "{line}");
+        assert_eq!(
+            mounts.lines().filter(|line| line.split(' ').nth(1) == Some(place)).count(),
+            1,
+            "{mounts}"
+        );
         assert_eq!(world.sh(&format!("stat -c %a {place}")).trim(), "1777", "{place}");
     }
     // /run is the image's own.
@@ -202,9 +210,8 @@ fn limits_are_set() {
     let host = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum.unwrap_or(u64::MAX);
     let host = if may_raise { u64::MAX } else { host };
     assert_eq!(limit("Max open files"), [host.min(65_536).to_string(), host.min(524_288).to_string()]);
-    let ran = world.run(&world.spec(&["attack", "forks", "1000"]));
-    let made: u32 = ran.out.trim().parse().unwrap();
-    assert!((150..200).contains(&made), "{ran:?}");
+    let ran = world.run(&world.spec(&["attack", "exhaust-processes=150", "exhaust-processes=200"]));
+    assert_eq!(ran.out, "exhaust-processes through\nexhaust-processes 11\n", "{ran:?}");
 }
 
 fn the_network_is_loopback_with_low_ports_open() {
@@ -275,6 +282,40 @@ fn scratch_is_gone_after_the_box_and_bounded() {
         assert!(size.parse::<u64>().unwrap() <= 64 << 20, "{ran:?}");
     }
     assert_eq!(ran.err.lines().count(), 2, "{ran:?}");
+    // The temporary folders share what one of them may hold.
+    let script = "for f in /tmp/a /var/tmp/b /dev/shm/c; do head -c 40m /dev/zero > $f; done; \
+                  cat /tmp/a /var/tmp/b /dev/shm/c | wc -c";
+    let ran = world.run(&world.spec(&["sh", "-c", script]));
+    assert_eq!(ran.out.trim().parse::<u64>().unwrap(), 64 << 20, "{ran:?}");
+}
+
+fn devices_share_nothing_with_the_host() {
+    let world = World::new();
+    let host = fs::File::open("/dev/null").unwrap();
+    rustix::fs::flock(&host, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let before = host.metadata().unwrap().modified().unwrap();
+    let taken = world.sh("attack device-locked; touch -d 2001-01-01 /dev/null 2>/dev/null || :");
+    // Rootless nodes can't be made: what is bound is no more than this user has anyway.
+    assert_eq!(taken, if world.host.root { "device-locked 11\n" } else { "device-locked through\n" });
+    assert_eq!(host.metadata().unwrap().modified().unwrap(), before);
+    drop(host);
+}
+
+fn watches_are_the_boxs_own() {
+    let world = World::new();
+    let limit = |name: &str| -> u32 {
+        fs::read_to_string(format!("/proc/sys/fs/inotify/{name}")).unwrap().trim().parse().unwrap()
+    };
+    let (instances, watches) = (limit("max_user_instances") / 4, limit("max_user_watches") / 4);
+    assert_eq!(
+        world.sh("cat /proc/sys/user/max_inotify_instances /proc/sys/user/max_inotify_watches"),
+        format!("{}\n{}\n", instances.max(16), watches.max(16))
+    );
+    // One more than the first gets is one too many.
+    for (more, expected) in [(instances.max(16) - 1, "through"), (instances.max(16), "24")] {
+        let ran = world.run(&world.spec(&["attack", &format!("exhaust-inotify-instances={more}")]));
+        assert_eq!(ran.out, format!("exhaust-inotify-instances {expected}\n"), "{ran:?}");
+    }
 }
 
 fn exit_codes_and_signals_come_back() {
@@ -587,7 +628,7 @@ fn exec_has_what_the_app_has() {
     let (stdio, _out) = pipes();
     let instance = world.launch(&world.spec(&["sleep", "60"]), stdio).unwrap();
     assert_eq!(run_exec(&instance, "exit 42").exit, Exit::Code(42));
-    assert_eq!(run_exec(&instance, "kill -9 $$").exit, Exit::Signal(9));
+    assert_eq!(run_exec(&instance, "kill -9 $$").exit, Exit::Code(137));
     let (stdio, _readers) = pipes();
     let error = ply_sandbox::exec(instance.target(), &["nothing".to_owned()], stdio).unwrap_err();
     assert_eq!(

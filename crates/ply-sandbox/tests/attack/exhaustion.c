@@ -78,13 +78,17 @@ ATTACK(exhaust_inotify_instances, "makes inotify instances without end") {
     return 0;
 }
 ATTACK(exhaust_inotify_watches, "makes inotify watches without end") {
-    int fd = inotify_init(), share = atoi(argument), made = 0, saved = 0;
+    /* A watch is of one instance on one file: few of each make many. */
+    enum { INSTANCES = 12 };
+    int fds[INSTANCES], share = atoi(argument), files = share / INSTANCES + 1, made = 0, saved = 0;
     char name[32];
-    if (fd < 0) return -1;
-    while (made <= share && !saved) {
-        snprintf(name, sizeof name, "/dev/shm/watched-%d", made);
-        if (mknod(name, S_IFREG | 0600, 0) < 0 || inotify_add_watch(fd, name, IN_OPEN) < 0) saved = errno;
-        made++;
+    for (int i = 0; i < INSTANCES; i++)
+        if ((fds[i] = inotify_init()) < 0) return -1;
+    while (made < files && !saved) {
+        snprintf(name, sizeof name, "/dev/shm/watched-%d", made++);
+        if (mknod(name, S_IFREG | 0600, 0) < 0) saved = errno;
+        for (int i = 0; i < INSTANCES && !saved; i++)
+            if (inotify_add_watch(fds[i], name, IN_OPEN) < 0) saved = errno;
     }
     while (made-- > 0) {
         snprintf(name, sizeof name, "/dev/shm/watched-%d", made);

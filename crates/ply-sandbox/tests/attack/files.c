@@ -1,6 +1,7 @@
 /* Files of the kernel: /proc, /sys, cgroups, devices. */
 #include "attack.h"
 #include <dirent.h>
+#include <sys/file.h>
 #include <sys/sysmacros.h>
 
 /* A folder in which nothing is seen is as good as none. */
@@ -83,4 +84,7 @@ ATTACK(device_fuse, "opens the door to filesystems of its own") { return open_on
 ATTACK(device_tun, "opens the door to network links of its own") { return open_only("/dev/net/tun", O_RDWR); }
 ATTACK(device_new, "makes a node in /dev") { return mknod("/dev/x", S_IFCHR | 0666, makedev(1, 3)); }
 ATTACK(device_in_image, "opens a device node that the image brings") { return open_only("/srv/null-device", O_RDONLY); }
-ATTACK(dev_null_mode, "changes the mode of a device of the host's") { return chmod("/dev/null", 0666); }
+ATTACK(device_locked, "sees who outside has a device open") {
+    int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    return flock(fd, LOCK_EX | LOCK_NB) < 0 ? 0 : stopped(EWOULDBLOCK);
+}

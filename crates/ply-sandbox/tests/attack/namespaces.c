@@ -35,6 +35,9 @@ ATTACK(clone_high_bits, "the same with the upper half of the flags set (CVE-2019
 ATTACK(clone_mount, "starts a process in a new mount namespace") { return clone_with(CLONE_NEWNS); }
 ATTACK(clone_pid, "starts a process in a new process namespace") { return clone_with(CLONE_NEWPID); }
 ATTACK(clone_cgroup, "starts a process in a new cgroup namespace") { return clone_with(0x02000000); }
+ATTACK(clone_sibling, "starts a process whose parent is its own parent's, which may be outside") {
+    return clone_with(CLONE_PARENT);
+}
 ATTACK(clone3_plain, "uses the clone whose flags no filter sees") { return clone3_with(0); }
 ATTACK(clone3_user, "makes a user namespace with it") { return clone3_with(CLONE_NEWUSER); }
 ATTACK(setns_init, "joins the mount namespace of pid 1") {

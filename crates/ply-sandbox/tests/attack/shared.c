@@ -53,13 +53,3 @@ ATTACK(terminal_input_high_bits, "the same with the upper half of the request se
 }
 ATTACK(terminal_paste, "pastes into the terminal (CVE-2023-28100)") { return ioctl(0, 0x541c, "\3"); }
 ATTACK(terminal_console, "takes the machine's messages to its terminal") { return ioctl(0, TIOCCONS); }
-/* As a thread of its parent's: the child would be the parent's own child, outside. */
-ATTACK(clone_parent, "makes its parent outside the parent of a process inside") {
-    if (getppid() != 0) {
-        /* The attack's own parent is inside; that one's is what counts. */
-        return stopped(EINVAL);
-    }
-    long pid = syscall(SYS_clone, CLONE_PARENT | SIGCHLD, 0, 0, 0, 0);
-    if (pid == 0) _exit(0);
-    return pid;
-}

@@ -115,6 +115,7 @@ pub(crate) const NAMESPACES: &[Row] = &[
     row("clone-mount", &[EPERM], FC, Through),
     row("clone-pid", &[EPERM], FC, Through),
     row("clone-cgroup", &[EPERM], FC, Through),
+    row("clone-sibling", &[EPERM], F, Through),
     row("clone3-plain", &[ENOSYS], F, Through),
     row("clone3-user", &[ENOSYS], F, Through),
     row("setns-self", &[EPERM], F, Through),
@@ -273,7 +274,12 @@ pub(crate) const TERMINAL: &[Row] = &[
     row("terminal-input", &[EPERM], F, Perhaps(&[libc::EIO, EPERM])),
     row("terminal-input-high-bits", &[EPERM], F, Perhaps(&[libc::EIO, EPERM])),
     row("terminal-paste", &[EPERM], F, Elsewhere("its terminal is none of the console's", &[ENOTTY, EINVAL])),
-    row("terminal-console", &[EPERM, ENOTTY, EBUSY], CU, Perhaps(&[EBUSY, ENOTTY])),
+    row(
+        "terminal-console",
+        &[EPERM, ENOTTY, EBUSY],
+        &[],
+        Elsewhere("it takes rights on the host", &[EPERM, EBUSY, ENOTTY]),
+    ),
 ];
 
 pub(crate) const EXHAUSTION: &[Row] = &[
@@ -283,6 +289,8 @@ pub(crate) const EXHAUSTION: &[Row] = &[
     row("exhaust-signals=4096", &[EAGAIN], &[Limits], Through),
     row("exhaust-queues=262144", &[EMFILE], &[Limits], Through),
     row("exhaust-keys", &[EPERM], F, Perhaps(&[ENOSYS, libc::EDQUOT])),
+    row("exhaust-inotify-instances={instances}", &[EMFILE], &[Counts], Through),
+    row("exhaust-inotify-watches={watches}", &[ENOSPC], &[Counts], Through),
     row("exhaust-terminals=256", &[ENOSPC], &[Sizes], Through),
     row("exhaust-scratch={scratch}", &[ENOSPC], &[Sizes], Through),
     row("exhaust-tmp={scratch}", &[ENOSPC], &[Sizes], Through),

@@ -56,7 +56,7 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn new() -> Self {
-        let world = World::with(|tree| bait(tree));
+        let world = World::with(bait);
         // Made by root, with a group that the caller has and no box gets.
         let link = PathBuf::from(std::env::var_os("PLY_TEST_CALLED").unwrap());
         let owner = MountOwner::HostUser { uid: world.host.uid, gid: world.host.gid };
@@ -91,6 +91,8 @@ impl Stage {
             ("port", port.local_addr().unwrap().port().to_string()),
             ("key", KEY.to_owned()),
             ("scratch", SCRATCH.to_string()),
+            ("instances", share("max_user_instances")),
+            ("watches", share("max_user_watches")),
         ];
         Self { world, link, arguments: arguments.into(), memory, queue, _held: (port, socket, root) }
     }
@@ -199,6 +201,12 @@ impl Drop for Stage {
             libc::shmctl(self.memory, libc::IPC_RMID, std::ptr::null_mut());
         }
     }
+}
+
+/// A box's share of what a user of this host may have.
+fn share(file: &str) -> String {
+    let whole = fs::read_to_string(format!("/proc/sys/fs/inotify/{file}")).unwrap();
+    (whole.trim().parse::<u32>().unwrap() / 4).max(16).to_string()
 }
 
 /// What an image may bring to help an attack.
