@@ -2,6 +2,7 @@
 //! defence after the other switched off. The programs are in `attack/`, each named after what it tries; what stops
 //! each is in `rows.rs`.
 
+mod beside;
 #[path = "../common/mod.rs"]
 mod common;
 mod launch;

@@ -246,9 +246,28 @@ pub(crate) fn called(name: &str, as_user: bool) -> bool {
         assert_eq!(rustix::process::geteuid().is_root(), !as_user);
         return true;
     }
+    let link = link();
+    crate::common::passes(call(name, as_user, link.path()));
+    false
+}
+
+/// The command that runs a test so, with this folder of the host's.
+pub(crate) fn call(name: &str, as_user: bool, link: &Path) -> Command {
     assert!(rustix::process::geteuid().is_root(), "these tests need root");
     // A number that is nobody's in a box, for whoever signals the caller.
     fs::write("/proc/sys/kernel/ns_last_pid", "30000").unwrap();
+    let mut again = again(name);
+    again.env("PLY_TEST_CALLED", link);
+    // While it can be built.
+    attack();
+    let ids = if as_user { user() } else { (0, 0) };
+    // SAFETY: system calls only.
+    unsafe { again.pre_exec(move || become_caller(ids)) };
+    again
+}
+
+/// A folder of the host's with bait.
+pub(crate) fn link() -> tempfile::TempDir {
     let link = tempfile::Builder::new().prefix("ply-link-").tempdir().unwrap();
     let file = |name: &str, group, mode| {
         let path = link.path().join(name);
@@ -259,15 +278,7 @@ pub(crate) fn called(name: &str, as_user: bool) -> bool {
     file("for-a-group", GROUP, 0o040);
     file("to-read", 0, 0o666);
     fs::set_permissions(link.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let mut again = again(name);
-    again.env("PLY_TEST_CALLED", link.path());
-    // While it can be built.
-    attack();
-    let ids = if as_user { user() } else { (0, 0) };
-    // SAFETY: system calls only.
-    unsafe { again.pre_exec(move || become_caller(ids)) };
-    crate::common::passes(again);
-    false
+    link
 }
 
 fn become_caller((uid, gid): (u32, u32)) -> std::io::Result<()> {
