@@ -37,6 +37,7 @@ mod streams;
 mod target;
 mod terminal;
 pub mod user;
+mod volume_files;
 mod volume_store;
 pub mod volumes;
 

@@ -289,10 +289,7 @@ impl Exec {
     /// # Errors
     /// The system's.
     pub fn try_wait(&mut self) -> io::Result<Option<Exit>> {
-        if self.exit.is_none() {
-            self.exit = self.helper.0.wait(WaitIdOptions::NOHANG)?;
-        }
-        Ok(self.exit)
+        self.helper.0.ended(&mut self.exit, WaitIdOptions::NOHANG)
     }
 
     /// Waits for its end.
@@ -300,11 +297,6 @@ impl Exec {
     /// # Errors
     /// The system's.
     pub fn wait(&mut self) -> io::Result<Exit> {
-        loop {
-            if let Some(exit) = self.exit {
-                return Ok(exit);
-            }
-            self.exit = self.helper.0.wait(WaitIdOptions::empty())?;
-        }
+        self.helper.0.end(&mut self.exit)
     }
 }

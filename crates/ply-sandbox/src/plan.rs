@@ -69,6 +69,7 @@ impl Plan {
             .iter()
             .map(|(name, number)| Device::usual(name, *number))
             .chain(spec.devices.iter().map(|path| Device::asked(path)))
+            .filter(|device| !device.as_ref().is_ok_and(Device::is_there_anyway))
             .collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
             hostname: c(&spec.hostname)?,
@@ -256,6 +257,11 @@ impl Device {
             Some(name) if plain(name) => Ok(Self { source: c_path(path)?, name: c(name)?, number: None }),
             _ => Err(LaunchError::Invalid(format!("a device must be below /dev: {}", path.display()))),
         }
+    }
+
+    /// Asked for, and one of every box.
+    fn is_there_anyway(&self) -> bool {
+        self.number.is_none() && DEVICES.iter().any(|(name, _)| name.as_bytes() == self.name.as_bytes())
     }
 
     /// In the child, while the host's root is there. What is found must be the device that is meant: a place of

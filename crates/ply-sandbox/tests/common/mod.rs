@@ -194,14 +194,11 @@ fn make_tree(tree: &Path) {
     fs::write(tree.join("etc/group"), "root:x:0:\n").unwrap();
 }
 
-/// The program that attacks (`tests/attack/`): beside this test or where `PLY_TEST_ATTACK` says, on a machine that
-/// compiles nothing; else built when its source changed.
+/// The program that attacks (`tests/attack/`): where `PLY_TEST_ATTACK` says, on a machine that compiles nothing; else
+/// built when its source changed.
 pub fn attack() -> PathBuf {
-    let here = std::env::current_exe().unwrap().with_file_name("attack");
-    if let Some(given) =
-        std::env::var_os("PLY_TEST_ATTACK").map(PathBuf::from).or(here.is_file().then_some(here))
-    {
-        return given;
+    if let Some(built) = std::env::var_os("PLY_TEST_ATTACK") {
+        return built.into();
     }
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/attack");
     let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join("attack");
