@@ -58,7 +58,9 @@ fn whole() -> Host {
         newuidmap: Some("/usr/bin/newuidmap".into()),
         newgidmap: Some("/usr/bin/newgidmap".into()),
         cgroup: CgroupKind::V2 { mount: "/sys/fs/cgroup".into() },
+        cgroup_place: CgroupPlace::Delegated("user.slice/web.scope".into()),
         cgroup_writable: true,
+        cgroup_refusal: None,
         enforced: Enforced { pids: true, memory: true, cpu: true },
         memory_bytes: 1 << 30,
     }
@@ -138,4 +140,15 @@ fn limits_that_do_not_hold_are_one_line() {
     host.enforced = Enforced { pids: true, ..Enforced::default() };
     host.cgroup = CgroupKind::V1 { pids: Some("/p".into()), unified: None };
     assert_eq!(host.notices(), ["not enforced on this host: mem, cpu (cgroup v2 has no controllers here)"]);
+    host.cgroup = CgroupKind::V2 { mount: "/sys/fs/cgroup".into() };
+    assert_eq!(host.notices(), ["not enforced on this host: mem, cpu (the cgroup lacks their controllers)"]);
+    (host.cgroup_writable, host.enforced) = (false, Enforced::default());
+    assert_eq!(
+        host.notices(),
+        ["not enforced on this host: pids, mem, cpu (no systemd of this user's delegates a cgroup)"]
+    );
+    host.root = true;
+    assert_eq!(host.notices(), ["not enforced on this host: pids, mem, cpu (the cgroup can't be written)"]);
+    host.cgroup_refusal = Some("Permission denied".into());
+    assert_eq!(host.notices(), ["not enforced on this host: pids, mem, cpu (Permission denied)"]);
 }

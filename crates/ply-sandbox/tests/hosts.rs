@@ -27,7 +27,7 @@ fn two_layers(world: &mut World) {
     if world.host.root {
         let packed = std::process::Command::new("mksquashfs")
             .args([&tree, &image])
-            .args(["-noappend", "-quiet", "-no-progress", "-all-root"])
+            .args(["-noappend", "-noI", "-noD", "-noF", "-quiet", "-no-progress", "-all-root"])
             .output()
             .unwrap();
         assert!(packed.status.success(), "{packed:?}");
@@ -156,8 +156,8 @@ mod root_hosts {
         assert_eq!(said.matches("0000000000000000").count(), 5, "{said}");
         assert!(said.contains("Seccomp:\t2") && said.contains("NoNewPrivs:\t1"), "{said}");
         assert!(said.contains(fs::read_link("/proc/self/ns/user").unwrap().to_str().unwrap()));
-        let said =
-            world.sh("attack mount-tmpfs init-program init-memory mknod core-pattern sysrq ptrace-init");
+        let said = world
+            .sh("attack mount-tmpfs init-program init-memory mknod-device core-pattern sysrq ptrace-init");
         assert!(!said.contains("through"), "{said}");
         let (stdio, _out) = pipes();
         let instance = world.launch(&world.spec(&["sleep", "60"]), stdio).unwrap();
