@@ -13,7 +13,8 @@ pub(crate) const CHILD: &str = "child-extract";
 pub(crate) fn child(args: &[String]) -> Result<()> {
     let [image, target] = args else { anyhow::bail!("{CHILD} IMAGE FOLDER") };
     std::fs::create_dir(target)?;
-    Image::open(image)?.extract(target, &ExtractOptions { owners: true, ..ExtractOptions::default() })?;
+    Image::open(image)?
+        .extract(target, &ExtractOptions { owners: ply_image::Owners::Image, ..ExtractOptions::default() })?;
     Ok(())
 }
 

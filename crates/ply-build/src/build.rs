@@ -8,12 +8,14 @@ use crate::record::{self, Known, Record};
 use crate::ship::addons::{self, Addon, AddonTarget};
 use crate::ship::{self, Decision, EntryKind, Include, Rules};
 use crate::walk::{Listing, Stat, full, walk};
-use crate::{BuildError, atomic, entrypoint};
+use crate::{BuildError, entrypoint};
 use ply_image::{
-    Attr, Dirs, Image, LEVEL_BUILD, LayerStack, Origin, PackOptions, ScanOptions, Source, Store, Tree, pack,
+    Access, Attr, Dirs, Image, LEVEL_BUILD, Lasts, LayerStack, Origin, PackOptions, Pending, ScanOptions,
+    Source, Store, Tree, pack, write_atomic,
 };
 use ply_manifest::{
-    Arch, Composition, Diagnostic, Diagnostics, Digest, Document, ImageName, Kind, Lock, Manifest, Place,
+    Arch, Composition, Diagnostic, Diagnostics, Digest, Document, FaultKind, ImageName, Kind, Lock, Manifest,
+    Place,
 };
 use ply_source::{Fetcher, Mode, Resolved};
 use sha2::{Digest as _, Sha256};
@@ -134,7 +136,10 @@ pub(crate) fn manifest_text(dir: &Path) -> Result<(String, String), BuildError> 
     let text = String::from_utf8(bytes).map_err(|e| {
         let line = e.as_bytes()[..e.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count() + 1;
         let message = format!("line {line} is not UTF-8");
-        BuildError::Manifest(Diagnostic { file: shown.clone(), place: None, message, hint: None }.into())
+        BuildError::Manifest(
+            Diagnostic { file: shown.clone(), place: None, message, hint: None, kind: FaultKind::Rule }
+                .into(),
+        )
     })?;
     Ok((text, shown))
 }
@@ -182,6 +187,7 @@ fn include_fault(text: &str, shown: &str, entry: &str, message: String) -> Diagn
         place: span.map(|span| Place::of(text, span.start)),
         message,
         hint: Some("an entry is a path or a glob beneath the directory, as in \"dist/\" or \"src/**/*.py\"; make what it names before the build".to_owned()),
+        kind: FaultKind::Rule,
     }
 }
 
@@ -242,7 +248,7 @@ impl<'r> Job<'r> {
 
     fn run(mut self, fetcher: &Fetcher) -> Result<Built, BuildError> {
         let dir = &self.request.dir;
-        atomic::sweep(dir);
+        ply_image::sweep_pending(dir);
         let rules = self.rules()?;
         let listing = walk(dir, &rules)?;
         all_match(&rules.include, &listing, &self.text, &self.shown)?;
@@ -312,7 +318,9 @@ impl<'r> Job<'r> {
             if let Some(folder) = self.lock_path.parent().filter(|f| !f.as_os_str().is_empty()) {
                 std::fs::create_dir_all(folder).map_err(|e| BuildError::io("create", folder, e))?;
             }
-            atomic::write(&self.lock_path, resolution.lock.to_string().as_bytes())?;
+            let text = resolution.lock.to_string();
+            write_atomic(&self.lock_path, text.as_bytes(), Access::Kept, Lasts::PowerCut)
+                .map_err(|e| BuildError::io("write", &self.lock_path, e))?;
         }
         Ok((resolution.lock, resolution.packages, changed && self.request.manifest.is_none()))
     }
@@ -397,7 +405,7 @@ impl<'r> Job<'r> {
             }
             return Ok(made);
         }
-        atomic::sweep(&record::folder(&self.request.dirs.data));
+        ply_image::sweep_pending(&record::folder(&self.request.dirs.data));
         let tree = self.tree(listing, decision, lock)?;
         let made = self.pack(&tree)?;
         // A file that changed since it was hashed was packed as it is now: then nothing is remembered.
@@ -412,7 +420,8 @@ impl<'r> Job<'r> {
             if record.write(&record_path).is_ok()
                 && let Ok(real) = self.request.dir.canonicalize()
             {
-                let _ = atomic::write(&self.record.with_extension("dir"), real.as_os_str().as_bytes());
+                let at = self.record.with_extension("dir");
+                let _ = write_atomic(&at, real.as_os_str().as_bytes(), Access::Umask, Lasts::PowerCut);
             }
         }
         Ok(made)
@@ -558,9 +567,10 @@ impl<'r> Job<'r> {
                 skipped: false,
             });
         };
-        let mut pending = atomic::Pending::create(parent(target))?;
+        let wrong = |e| BuildError::io("write", target, e);
+        let mut pending = Pending::create(parent(target), Access::Umask).map_err(wrong)?;
         let packed = pack(tree, &options, pending.file())?;
-        pending.place(target)?;
+        pending.place(target, Lasts::PowerCut).map_err(wrong)?;
         Ok(Made { digest: packed.digest, path: target.clone(), bytes: packed.bytes, skipped: false })
     }
 }

@@ -5,7 +5,6 @@
 //! directory is ([`detect()`]), how a manifest is edited ([`edit`]). [`build()`] is the thin part that reads
 //! the directory, asks the wire for packages and writes the image.
 
-mod atomic;
 mod build;
 pub mod check;
 pub mod detect;

@@ -4,8 +4,9 @@
 //!
 //! A record is a cache: one that is missing, damaged or of another format costs a build, never a wrong image.
 
+use crate::BuildError;
 use crate::walk::Stat;
-use crate::{BuildError, atomic};
+use ply_image::{Access, Lasts, write_atomic};
 use ply_manifest::Digest;
 use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
@@ -123,7 +124,7 @@ impl Record {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(|e| BuildError::io("create", folder, e))?;
         }
-        atomic::write(path, &out)
+        write_atomic(path, &out, Access::Umask, Lasts::PowerCut).map_err(|e| BuildError::io("write", path, e))
     }
 
     /// The digest of a file that the file system says is unchanged.

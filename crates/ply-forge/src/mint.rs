@@ -4,7 +4,7 @@ use crate::closure::Unresolved;
 use crate::error::{ForgeError, Result};
 use crate::files::{Data, Entry, Files};
 use crate::inventory::Line;
-use ply_image::{Attr, LEVEL_FORGE, PackOptions, Source, Tree};
+use ply_image::{Access, Attr, LEVEL_FORGE, Lasts, PackOptions, Source, Tree};
 use ply_manifest::{Arch, Digest, ImageName, Manifest};
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -135,7 +135,7 @@ fn attr(mode: u32, uid: u32, gid: u32) -> Attr {
 }
 
 /// A fresh file beside the one that it will become.
-pub(crate) fn temporary(dir: &Path, name: &str) -> Result<(PathBuf, File)> {
+fn temporary(dir: &Path, name: &str) -> Result<(PathBuf, File)> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let path = dir.join(format!(".{name}.{}.{number}.tmp", std::process::id()));
@@ -143,19 +143,10 @@ pub(crate) fn temporary(dir: &Path, name: &str) -> Result<(PathBuf, File)> {
     Ok((path.clone(), file.map_err(ForgeError::file("cannot create", path))?))
 }
 
-/// Writes a file whole: beside it, synced, renamed.
+/// Writes a published file, whole or not at all.
 pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
-    use std::io::Write;
-    let dir = path.parent().unwrap_or(Path::new("."));
-    let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    let (temporary, mut file) = temporary(dir, &name)?;
-    let written =
-        file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&temporary, path));
-    written.map_err(|e| {
-        let _ = fs::remove_file(&temporary);
-        ForgeError::file("cannot write", path)(e)
-    })?;
-    sync_dir(dir)
+    ply_image::write_atomic(path, bytes, Access::Umask, Lasts::PowerCut)
+        .map_err(ForgeError::file("cannot write", path))
 }
 
 /// Makes a rename last.

@@ -260,8 +260,9 @@ fn digest_of(path: &Path) -> Result<(Digest, u64)> {
     }
 }
 
-/// Takes temporary files of dead processes out of a folder: `.<name>.<pid>.<n>.tmp`.
+/// Takes what killed writers left out of a folder: small files, and images, `.<name>.<pid>.<n>.tmp`.
 fn sweep(folder: &Path) {
+    ply_image::sweep_pending(folder);
     let Ok(listed) = fs::read_dir(folder) else { return };
     for item in listed.filter_map(std::result::Result::ok) {
         let name = item.file_name();

@@ -98,6 +98,16 @@ pub enum ImageError {
         /// The limit in bytes.
         limit: u64,
     },
+    /// An image that holds what none may.
+    #[error("{image} is refused: {path} {what}", image = shown(image), path = shown(path))]
+    Forbidden {
+        /// The file.
+        image: PathBuf,
+        /// The path inside.
+        path: PathBuf,
+        /// What it is or has.
+        what: String,
+    },
     /// Extraction would write more than the limit, or than the disk has.
     #[error("{image} unpacks to {bytes} bytes, more than {limit}", image = shown(image))]
     Bomb {
@@ -183,7 +193,24 @@ impl ImageError {
         Some(match self {
             Self::Changed(_) | Self::Vanished(_) => "run it again when nothing writes there".to_owned(),
             Self::Special { .. } => "remove it, or leave it out with include".to_owned(),
-            Self::Damaged { .. } => "fetch or build it again; ply verify checks the whole store".to_owned(),
+            Self::Damaged { image, .. }
+            | Self::NotAnImage { image, .. }
+            | Self::Unsupported { image, .. }
+            | Self::NoManifest(image)
+            | Self::BadManifest { image, .. }
+            | Self::BadLock { image, .. }
+            | Self::Io { action: "read" | "open", path: image, .. }
+                if is_in_store(image) =>
+            {
+                DAMAGED_HINT.to_owned()
+            }
+            Self::Damaged { .. } => "fetch or build it again".to_owned(),
+            Self::NotAnImage { .. } => {
+                "ply build makes images; a transfer that broke off leaves a torn one".to_owned()
+            }
+            Self::NotInStore(_) => "ply store ls lists what it has".to_owned(),
+            Self::BadRecord { .. } => DAMAGED_HINT.to_owned(),
+            Self::Forbidden { .. } => "ask whoever made it, or build it again without that entry".to_owned(),
             Self::WrongDigest { .. } => {
                 "the source changed an image or the transfer is damaged; the lock's digest wins".to_owned()
             }
@@ -205,6 +232,15 @@ impl ImageError {
         let path = path.to_owned();
         move |errno| Self::Io { action, path, error: errno.into() }
     }
+}
+
+/// What to type where an image in the store is not what it was.
+pub const DAMAGED_HINT: &str = "ply verify finds what is damaged in the store; the next run or build then fetches it again, or ply fetch NAME does";
+
+/// Whether a path is of an entry of a store: its folder is named after a digest.
+fn is_in_store(path: &Path) -> bool {
+    let folder = path.parent().and_then(Path::file_name).and_then(|name| name.to_str());
+    folder.is_some_and(|name| name.parse::<Digest>().is_ok())
 }
 
 /// A path for a terminal: control characters and bytes that are not UTF-8 are escaped, since the names come

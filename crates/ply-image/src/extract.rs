@@ -11,7 +11,8 @@ mod plan;
 pub(crate) use beneath::remove_tree;
 
 use crate::error::{ImageError, Result};
-use crate::image::{Body, Image, Stat};
+use crate::image::{Body, Found, Image, Stat};
+use crate::tree::is_overlay_mark;
 use beneath::Beneath;
 use plan::{Plan, PlanDir};
 use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
@@ -25,15 +26,28 @@ use std::path::{Path, PathBuf};
 pub struct ExtractOptions {
     /// How many threads write; 0 is one a core and one more.
     pub threads: usize,
-    /// Owners, setuid and setgid bits, `security.capability` and `user.*` xattrs are as in the image. What belongs to
-    /// an id that the caller's user namespace doesn't map stays root's, without these bits and capabilities.
-    /// Otherwise everything belongs to the caller, and only the nine permission bits are kept.
-    pub owners: bool,
+    /// Whose it will be, and what of its modes and xattrs is kept.
+    pub owners: Owners,
     /// The directory in the image that becomes the target folder; empty for the root.
     pub subtree: PathBuf,
     /// The most bytes of file content to write, holes not counted. Where none is given, an image may not unpack to
     /// more than 64 times its size and 16 GiB; what the disk has free is a limit in any case.
     pub max_bytes: Option<u64>,
+}
+
+/// Whose the files of an extraction will be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Owners {
+    /// The caller's, with only the nine permission bits.
+    #[default]
+    Caller,
+    /// As in the image, with setuid and setgid bits, `security.capability` and `user.*` xattrs. What belongs to an id
+    /// that the caller's user namespace doesn't map stays root's, without these bits and capabilities.
+    Image,
+    /// As in the image, but nothing in it gives rights: no setuid and setgid bits and no xattrs.
+    Plain,
+    /// This user's and group's, else as [`Owners::Plain`]. An id that is not mapped is an error.
+    Given(u32, u32),
 }
 
 /// What an extraction made.
@@ -59,44 +73,57 @@ impl Image {
     /// [`ImageError::Damaged`], [`ImageError::Bomb`], [`ImageError::Missing`] and [`ImageError::WrongKind`] for the
     /// subtree, [`ImageError::Io`]. What was extracted until then stays: the folder is the caller's to remove.
     pub fn extract(&self, target: impl AsRef<Path>, options: &ExtractOptions) -> Result<Extracted> {
-        let plan = Plan::of(self, &options.subtree)?;
-        let beneath = Beneath::open(target.as_ref())?;
-        check_room(self, &plan, &beneath, options)?;
-        let attributes = Attributes::new(self, &beneath, options.owners)?;
-        for at in 1..plan.dirs.len() {
-            let dir = &plan.dirs[at];
-            beneath.with_dir(&plan, dir.parent, |parent| {
-                rustix::fs::mkdirat(parent, &dir.name, Mode::RWXU)
-                    .map_err(|e| beneath.error("create", &plan, dir.parent, &dir.name, e))
-            })?;
-        }
-        let threads = match options.threads {
-            // One more than cores: somebody always waits for the disk or for the file system's journal.
-            0 => crate::pack::cores() + 1,
-            n => n,
-        };
-        let bytes = files::write_all(self, &plan, &beneath, &attributes, threads)?;
-        let mut done = Extracted { bytes, ..Extracted::default() };
-        done.files = (plan.files.len() + plan.links.len()) as u64;
-        done.dirs = plan.dirs.len() as u64 - 1;
-        done.skipped.clone_from(&plan.skipped);
-        for other in &plan.others {
-            let kind = attributes.other(&plan, &beneath, other)?;
-            done.symlinks += u64::from(kind == crate::EntryKind::Symlink);
-        }
-        for link in &plan.links {
-            let file = &plan.files[link.file as usize];
-            let original = beneath.dir(&plan, file.dir)?;
-            let parent = beneath.dir(&plan, link.dir)?;
-            rustix::fs::linkat(&original, &file.name, &parent, &link.name, AtFlags::empty())
-                .map_err(|e| beneath.error("create", &plan, link.dir, &link.name, e))?;
-        }
-        // From the leaves up: a directory that turns read-only is not needed any more.
-        for (at, dir) in plan.dirs.iter().enumerate().rev() {
-            attributes.dir(&plan, &beneath, at as u32, dir)?;
-        }
-        Ok(done)
+        let top = self.directory(&options.subtree)?;
+        extract(&[self], vec![(0, top)], target.as_ref(), options)
     }
+}
+
+/// Extracts the directory `top` of these images, merged.
+pub(crate) fn extract(
+    images: &[&Image],
+    top: Found,
+    target: &Path,
+    options: &ExtractOptions,
+) -> Result<Extracted> {
+    let plan = Plan::of(images, top)?;
+    let beneath = Beneath::open(target)?;
+    check_room(images, &plan, &beneath, options)?;
+    let attributes = Attributes::new(images, &beneath, options.owners)?;
+    for at in 1..plan.dirs.len() {
+        let dir = &plan.dirs[at];
+        beneath.with_dir(&plan, dir.parent, |parent| {
+            rustix::fs::mkdirat(parent, &dir.name, Mode::RWXU)
+                .map_err(|e| beneath.error("create", &plan, dir.parent, &dir.name, e))
+        })?;
+    }
+    let threads = match options.threads {
+        // One more than cores: somebody always waits for the disk or for the file system's journal.
+        0 => crate::pack::cores() + 1,
+        n => n,
+    };
+    let mut done = Extracted::default();
+    for (layer, image) in images.iter().enumerate() {
+        done.bytes += files::write_all((layer, image), &plan, &beneath, &attributes, threads)?;
+    }
+    done.files = (plan.files.len() + plan.links.len()) as u64;
+    done.dirs = plan.dirs.len() as u64 - 1;
+    done.skipped.clone_from(&plan.skipped);
+    for other in &plan.others {
+        let kind = attributes.other(&plan, &beneath, other)?;
+        done.symlinks += u64::from(kind == crate::EntryKind::Symlink);
+    }
+    for link in &plan.links {
+        let file = &plan.files[link.file as usize];
+        let original = beneath.dir(&plan, file.dir)?;
+        let parent = beneath.dir(&plan, link.dir)?;
+        rustix::fs::linkat(&original, &file.name, &parent, &link.name, AtFlags::empty())
+            .map_err(|e| beneath.error("create", &plan, link.dir, &link.name, e))?;
+    }
+    // From the leaves up: a directory that turns read-only is not needed any more.
+    for (at, dir) in plan.dirs.iter().enumerate().rev() {
+        attributes.dir(&plan, &beneath, at as u32, dir)?;
+    }
+    Ok(done)
 }
 
 /// What an image may unpack to where nobody says more: this many times its own size…
@@ -105,9 +132,11 @@ const RATIO: u64 = 64;
 const ALLOWANCE: u64 = 16 << 30;
 
 /// Refuses a bomb before the first byte is written.
-fn check_room(image: &Image, plan: &Plan, beneath: &Beneath, options: &ExtractOptions) -> Result<()> {
-    let bomb = |limit| ImageError::Bomb { image: image.path().to_owned(), bytes: plan.bytes, limit };
-    let most = options.max_bytes.unwrap_or(image.length().saturating_mul(RATIO).saturating_add(ALLOWANCE));
+fn check_room(images: &[&Image], plan: &Plan, beneath: &Beneath, options: &ExtractOptions) -> Result<()> {
+    let name = images.first().map(|image| image.path().to_owned()).unwrap_or_default();
+    let bomb = |limit| ImageError::Bomb { image: name, bytes: plan.bytes, limit };
+    let length = images.iter().fold(0u64, |sum, image| sum.saturating_add(image.length()));
+    let most = options.max_bytes.unwrap_or(length.saturating_mul(RATIO).saturating_add(ALLOWANCE));
     if plan.bytes > most {
         return Err(bomb(format!("the limit of {most} bytes")));
     }
@@ -120,42 +149,71 @@ fn check_room(image: &Image, plan: &Plan, beneath: &Beneath, options: &ExtractOp
 
 /// Gives what was made its attributes.
 struct Attributes<'a> {
-    image: &'a Image,
-    owners: bool,
+    images: &'a [&'a Image],
+    owners: Owners,
     /// Who new files belong to; none where that can't be told in advance.
     own: Option<(u32, u32)>,
 }
 
 impl<'a> Attributes<'a> {
-    fn new(image: &'a Image, beneath: &Beneath, owners: bool) -> Result<Self> {
+    fn new(images: &'a [&'a Image], beneath: &Beneath, owners: Owners) -> Result<Self> {
         let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         // In a setgid folder new files get the folder's group.
-        Ok(Self { image, owners, own: (!beneath.is_setgid()?).then_some(own) })
+        Ok(Self { images, owners, own: (!beneath.is_setgid()?).then_some(own) })
     }
 
     /// The mode to set.
     fn mode(&self, stat: &Stat) -> Mode {
-        Mode::from_raw_mode(u32::from(if self.owners { stat.mode } else { stat.mode & 0o777 }))
+        let kept = match self.owners {
+            Owners::Caller => 0o777,
+            Owners::Image => 0o7777,
+            Owners::Plain | Owners::Given(..) => 0o1777,
+        };
+        Mode::from_raw_mode(u32::from(stat.mode & kept))
     }
 
     fn owner(&self, stat: &Stat) -> Option<(Uid, Gid)> {
-        (self.owners && self.own != Some((stat.uid, stat.gid)))
-            .then(|| (Uid::from_raw(stat.uid), Gid::from_raw(stat.gid)))
+        let (uid, gid) = match self.owners {
+            Owners::Caller => return None,
+            Owners::Image | Owners::Plain => (stat.uid, stat.gid),
+            Owners::Given(uid, gid) => (uid, gid),
+        };
+        (self.own != Some((uid, gid))).then(|| (Uid::from_raw(uid), Gid::from_raw(gid)))
+    }
+
+    /// An owner that the caller's user namespace does not map can't be set, which chown(2) tells by EINVAL: a caller
+    /// without a range of ids has only root. The file then stays root's, unless a user was asked for by number. Says
+    /// whether the owner was set.
+    fn mapped(&self, owned: rustix::io::Result<()>) -> rustix::io::Result<bool> {
+        match owned {
+            Ok(()) => Ok(true),
+            Err(rustix::io::Errno::INVAL) if !matches!(self.owners, Owners::Given(..)) => Ok(false),
+            Err(other) => Err(other),
+        }
     }
 
     /// Owner first: changing it clears the setuid bit and the capabilities. Times last.
-    fn apply(&self, fd: BorrowedFd<'_>, stat: &Stat, xattr: u32) -> Result<rustix::io::Result<()>> {
-        let xattrs = if self.owners { self.image.xattr_set(xattr)? } else { Vec::new() };
+    fn apply(
+        &self,
+        fd: BorrowedFd<'_>,
+        layer: usize,
+        stat: &Stat,
+        xattr: u32,
+    ) -> Result<rustix::io::Result<()>> {
+        let with_xattrs = self.owners == Owners::Image;
+        let xattrs = if with_xattrs { self.images[layer].xattr_set(xattr)? } else { Vec::new() };
         Ok((|| {
             let owned = match self.owner(stat) {
-                Some((uid, gid)) => mapped(rustix::fs::fchown(fd, Some(uid), Some(gid)))?,
+                Some((uid, gid)) => self.mapped(rustix::fs::fchown(fd, Some(uid), Some(gid)))?,
                 None => true,
             };
             // Under another owner than its own, a setuid file would give away that one's rights.
             let mode = if owned { self.mode(stat) } else { self.mode(stat) & Mode::from_raw_mode(0o1777) };
             rustix::fs::fchmod(fd, mode)?;
             for (name, value) in xattrs {
-                if owned && name == b"security.capability" || name.starts_with(b"user.") {
+                if owned && name == b"security.capability"
+                    || name.starts_with(b"user.") && !is_overlay_mark(&name)
+                {
                     let name = CString::new(name).unwrap_or_default();
                     rustix::fs::fsetxattr(fd, name.as_c_str(), &value, XattrFlags::empty())?;
                 }
@@ -166,7 +224,7 @@ impl<'a> Attributes<'a> {
 
     fn dir(&self, plan: &Plan, beneath: &Beneath, at: u32, dir: &PlanDir) -> Result<()> {
         let fd = beneath.dir(plan, at)?;
-        self.apply(fd.as_fd(), &dir.stat, dir.xattr)?
+        self.apply(fd.as_fd(), dir.layer, &dir.stat, dir.xattr)?
             .map_err(|e| beneath.error("set the attributes of", plan, at, OsStr::new(""), e))
     }
 
@@ -184,7 +242,7 @@ impl<'a> Attributes<'a> {
             }
             if let Some((uid, gid)) = self.owner(stat) {
                 let flags = AtFlags::SYMLINK_NOFOLLOW;
-                mapped(rustix::fs::chownat(&parent, &other.name, Some(uid), Some(gid), flags))?;
+                self.mapped(rustix::fs::chownat(&parent, &other.name, Some(uid), Some(gid), flags))?;
             }
             if stat.kind == crate::EntryKind::Fifo {
                 // It was made with O_EXCL semantics a moment ago: it is no symlink.
@@ -194,16 +252,6 @@ impl<'a> Attributes<'a> {
         })();
         made.map_err(|e| beneath.error("create", plan, other.dir, &other.name, e))?;
         Ok(stat.kind)
-    }
-}
-
-/// An owner that the caller's user namespace does not map can't be set, which chown(2) tells by EINVAL: a caller
-/// without a range of ids has only root. The file then stays root's. Says whether the owner was set.
-fn mapped(owned: rustix::io::Result<()>) -> rustix::io::Result<bool> {
-    match owned {
-        Ok(()) => Ok(true),
-        Err(rustix::io::Errno::INVAL) => Ok(false),
-        Err(other) => Err(other),
     }
 }
 

@@ -30,6 +30,8 @@ const MAGIC: u32 = 0x7371_7368;
 const ZSTD: u16 = 6;
 /// Superblock flag: duplicates were looked for.
 const FLAG_DUPLICATES: u16 = 0x40;
+/// Superblock flag: the compression says something of itself behind the superblock.
+const FLAG_OPTIONS: u16 = 0x400;
 /// Superblock flag: the image has no xattrs.
 const FLAG_NO_XATTRS: u16 = 0x200;
 
@@ -66,6 +68,7 @@ pub(crate) struct Super {
     pub(crate) dir_table: u64,
     pub(crate) fragment_table: u64,
     pub(crate) export_table: u64,
+    pub(crate) has_options: bool,
 }
 
 /// Why the first 96 bytes are not a superblock that ply reads.
@@ -140,6 +143,7 @@ impl Super {
             dir_table: le64(bytes, 72),
             fragment_table: le64(bytes, 80),
             export_table: le64(bytes, 88),
+            has_options: le16(bytes, 24) & FLAG_OPTIONS != 0,
         })
     }
 }
@@ -192,6 +196,7 @@ mod tests {
             dir_table: 3,
             fragment_table: 4,
             export_table: NONE64,
+            has_options: false,
         };
         let bytes = one.encode();
         assert_eq!(Super::decode(&bytes), Ok(one));

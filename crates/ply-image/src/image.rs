@@ -1,18 +1,21 @@
 //! Reading an image that nobody vouches for. Every number in it is checked against what the file really holds
 //! before anything is allocated or followed, and every error names the image.
 
+mod check;
 mod dir;
 mod inode;
 mod meta;
 mod table;
 mod walk;
 
+pub(crate) use check::RULES;
 pub use dir::DirEntry;
+use dir::Listing;
 pub use inode::Stat;
 pub(crate) use inode::{Blocks, Body, Inode};
 pub(crate) use table::FragmentPlace;
-pub(crate) use walk::Visit;
 pub use walk::Walked;
+pub(crate) use walk::{Found, Visit, walk};
 
 use crate::error::{ImageError, Result};
 use crate::format::{DATA_RAW, NONE64, NotSuper, SUPER, Super, compression_name};
@@ -27,7 +30,7 @@ use std::sync::OnceLock;
 use zstd_safe::DCtx;
 
 /// The largest manifest or lock that is read from an image, in bytes.
-const TEXT_LIMIT: u64 = 4 << 20;
+pub(crate) const TEXT_LIMIT: u64 = 4 << 20;
 /// The path of the manifest in an image.
 pub const MANIFEST_PATH: &str = ".manifest.toml";
 /// The path of the lock in an image.

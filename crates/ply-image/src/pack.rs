@@ -13,10 +13,11 @@ mod tables;
 
 use crate::error::{ImageError, Result};
 use crate::format::{BLOCK, NONE64, SUPER, Super};
-use crate::tree::Tree;
+use crate::tree::{Node, Tree, is_overlay_mark};
 use ply_manifest::Digest;
 use sha2::{Digest as _, Sha256};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// The zstd level of what is built often: `build` and `run DIR`. Source: spec of images, "one level a kind".
@@ -76,6 +77,7 @@ pub struct Packed {
 /// [`ImageError::Changed`] and [`ImageError::Vanished`] for files that did not hold still, [`ImageError::TooMany`],
 /// [`ImageError::Io`]. After an error `out` holds no image: its superblock is written last.
 pub fn pack<W: Read + Write + Seek>(tree: &Tree, options: &PackOptions, out: &mut W) -> Result<Packed> {
+    refuse_marks(tree, options)?;
     let plan = tables::Plan::of(tree, options)?;
     let image = Path::new("the image");
     let write = |e| ImageError::io("write", image)(e);
@@ -87,6 +89,7 @@ pub fn pack<W: Read + Write + Seek>(tree: &Tree, options: &PackOptions, out: &mu
         n => n,
     };
     let data = feed::write_data(tree, &plan.files, options.level, threads, out, SUPER as u64)?;
+
     let tables = tables::Tables::build(tree, &plan, &data, options)?;
     let mut at = data.end;
     let mut put = |bytes: &[u8]| -> io::Result<u64> {
@@ -123,6 +126,7 @@ pub fn pack<W: Read + Write + Seek>(tree: &Tree, options: &PackOptions, out: &mu
         dir_table,
         fragment_table,
         export_table: NONE64,
+        has_options: false,
     };
     out.seek(SeekFrom::Start(0)).map_err(write)?;
     out.write_all(&superblock.encode()).map_err(write)?;
@@ -162,4 +166,19 @@ pub(crate) fn digest_of(from: &mut (impl Read + Seek)) -> io::Result<(Digest, u6
             Err(e) => return Err(e),
         }
     }
+}
+
+/// No image says anything to the overlay that it will be a layer of.
+fn refuse_marks(tree: &Tree, options: &PackOptions) -> Result<()> {
+    let is_marked = |node: &&Node| node.attr.xattrs.iter().any(|(name, _)| is_overlay_mark(name));
+    let Some(mut node) = tree.nodes.iter().filter(|_| options.keep_owners).find(is_marked) else {
+        return Ok(());
+    };
+    let mut names = Vec::new();
+    while !node.name.is_empty() {
+        names.push(std::ffi::OsStr::from_bytes(&node.name));
+        node = &tree.nodes[node.parent as usize];
+    }
+    let path = std::iter::once(std::ffi::OsStr::new("/")).chain(names.into_iter().rev()).collect();
+    Err(ImageError::BadPath { path, why: "it has an xattr of an overlay" })
 }

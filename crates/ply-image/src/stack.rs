@@ -2,7 +2,8 @@
 //! before anything is mounted.
 
 use crate::error::{ImageError, Result};
-use crate::image::{Body, DirEntry, Image, Inode, Stat};
+use crate::extract::{ExtractOptions, Extracted};
+use crate::image::{Body, DirEntry, Found, Image, Inode, Stat};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -17,9 +18,6 @@ const LINKS_MAX: usize = 40;
 pub struct LayerStack {
     images: Vec<Image>,
 }
-
-/// What a path is: in one layer, or, for a directory, in several.
-type Found = Vec<(usize, Inode)>;
 
 /// A path with every symlink resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,6 +108,26 @@ impl LayerStack {
             }
         }
         Ok(Some(entries.into_values().collect()))
+    }
+
+    /// Extracts what all layers have in a directory, symlinks on the way to it followed, into `target`, a folder that
+    /// exists and has none of the names in it; the target gets the directory's attributes. Says what was made; none
+    /// where there is no directory, and then nothing is touched. [`ExtractOptions::subtree`] doesn't matter here.
+    ///
+    /// # Errors
+    /// As [`LayerStack::stat`] and [`Image::extract`].
+    pub fn extract(
+        &self,
+        path: impl AsRef<Path>,
+        target: impl AsRef<Path>,
+        options: &ExtractOptions,
+    ) -> Result<Option<Extracted>> {
+        let Some((_, found)) = self.find(path.as_ref(), true)? else { return Ok(None) };
+        if !found.first().is_some_and(|(_, inode)| inode.stat.is_dir()) {
+            return Ok(None);
+        }
+        let images: Vec<&Image> = self.images.iter().collect();
+        crate::extract::extract(&images, found, target.as_ref(), options).map(Some)
     }
 
     /// The first executable file with this name in these directories, as a `PATH` search finds it. A name with a

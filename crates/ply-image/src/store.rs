@@ -88,10 +88,11 @@ impl Store {
         &self.dir
     }
 
-    /// The entry with this digest; none where the store doesn't have it, or where [`Store::verify`] found it damaged.
+    /// The entry with this digest; none where the store doesn't have it whole (a file is missing or of another size),
+    /// or where [`Store::verify`] found it damaged.
     ///
     /// # Errors
-    /// [`ImageError::NewerFormat`], [`ImageError::BadRecord`], [`ImageError::Io`].
+    /// [`ImageError::NewerFormat`], [`ImageError::Io`].
     pub fn get(&self, digest: &Digest) -> Result<Option<Entry>> {
         Entry::load(&self.folder(digest), *digest)
     }

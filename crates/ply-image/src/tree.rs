@@ -72,6 +72,13 @@ pub enum Source {
 /// Extended attributes: full names (`user.x`, `security.capability`) and values.
 pub type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
 
+/// Whether overlayfs takes an attribute of this name for a word to itself: which folder this one is in truth, what
+/// it hides. A layer that could say that would show and hide what other layers hold. (The kernel's
+/// Documentation/filesystems/overlayfs.rst; `user.` counts in a user namespace.)
+pub(crate) fn is_overlay_mark(xattr: &[u8]) -> bool {
+    xattr.starts_with(b"trusted.overlay.") || xattr.starts_with(b"user.overlay.")
+}
+
 /// Mode, owner and extended attributes of an entry. Packing without
 /// [`keep_owners`](crate::PackOptions::keep_owners) keeps only whether a file is executable by its owner.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,7 +6,9 @@
 //! digest is left out and told of: one bad entry must not hide the others.
 
 use crate::diagnostic::floor_boundary;
-use crate::{Arch, Diagnostic, Diagnostics, Digest, ImageName, Owner, PackageName, Place, Version};
+use crate::{
+    Arch, Diagnostic, Diagnostics, Digest, FaultKind, ImageName, Owner, PackageName, Place, Version,
+};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 
@@ -283,8 +285,15 @@ fn json<T: serde::de::DeserializeOwned>(
     first: char,
     expected: &str,
 ) -> Result<T, Diagnostics> {
-    let fault =
-        |place, message| Diagnostics::from(Diagnostic { file: file.to_owned(), place, message, hint: None });
+    let fault = |place, message| {
+        Diagnostics::from(Diagnostic {
+            file: file.to_owned(),
+            place,
+            message,
+            hint: None,
+            kind: FaultKind::Rule,
+        })
+    };
     if text.len() > MOST_BYTES {
         return Err(fault(None, format!("it has {} bytes, and the most is {MOST_BYTES}", text.len())));
     }

@@ -29,6 +29,16 @@ pub(crate) fn floor_boundary(text: &str, offset: usize) -> usize {
     end
 }
 
+/// What kind of rule a fault breaks, for callers that go on differently after each.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum FaultKind {
+    /// A value has another type than its key takes.
+    Type,
+    /// Anything else.
+    #[default]
+    Rule,
+}
+
 /// One fault of a file. Prints as `file:line:col: message`, and the hint is for the caller to print.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
@@ -40,6 +50,8 @@ pub struct Diagnostic {
     pub message: String,
     /// What to write instead.
     pub hint: Option<String>,
+    /// Which kind of rule it breaks.
+    pub kind: FaultKind,
 }
 
 impl fmt::Display for Diagnostic {

@@ -38,7 +38,7 @@ pub use catalog::{Catalog, CatalogDependency, CatalogPackage, CatalogVersion, In
 pub use composition::{Composition, EgressPolicy, Member, MemberEgress};
 pub use condition::Condition;
 pub use config::{Config, Policy};
-pub use diagnostic::{Diagnostic, Diagnostics, Place};
+pub use diagnostic::{Diagnostic, Diagnostics, FaultKind, Place};
 pub use digest::Digest;
 pub use env_file::EnvFile;
 pub use image_name::{Arch, ImageName};

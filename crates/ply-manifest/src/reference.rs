@@ -29,6 +29,18 @@ impl FromStr for Reference {
             Some((owner, name)) => (Some(owner.parse()?), name),
             None => (None, path),
         };
+        if let (None, Some((before, tag))) = (s.find('@'), name.split_once(':')) {
+            let error = NounError::new(format!("{s:?} is not a package: a version follows @"));
+            return Err(match before.parse::<PackageName>() {
+                Ok(_) => {
+                    let front = path.strip_suffix(name).unwrap_or_default();
+                    // A tag that is no range is another tool's word for some version.
+                    let tag = tag.parse::<Range>().map_or_else(|_| String::new(), |_| format!("@{tag}"));
+                    error.hint(format!("write {front}{before}{tag}"))
+                }
+                Err(_) => error.hint("write NAME@RANGE, as in redis@8"),
+            });
+        }
         Ok(Self { owner, name: name.parse()?, range })
     }
 }

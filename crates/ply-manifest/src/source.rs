@@ -83,6 +83,15 @@ impl SourceSpec {
     }
 }
 
+impl SourceSpec {
+    /// The part of a folder source that stands before any hole: it has to be there, whatever the package.
+    pub fn root(&self) -> Option<PathBuf> {
+        let folder = self.folder()?;
+        let fixed = |part: &std::path::Component<'_>| !part.as_os_str().to_string_lossy().contains('{');
+        Some(folder.components().take_while(fixed).collect())
+    }
+}
+
 impl FromStr for SourceSpec {
     type Err = NounError;
 

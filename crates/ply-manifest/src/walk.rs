@@ -6,7 +6,7 @@
 
 use crate::diagnostic::floor_boundary;
 use crate::noun::{NounError, elide};
-use crate::{Diagnostic, Diagnostics, Place, depth, nearest};
+use crate::{Diagnostic, Diagnostics, FaultKind, Place, depth, nearest};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::ops::Range;
@@ -46,8 +46,18 @@ impl<'t> Faults<'t> {
         }
         let offset = span.map(|s| s.start);
         let (message, hint) = (elide(message.into()), hint.map(elide));
-        let diagnostic = Diagnostic { file: self.file.to_owned(), place: None, message, hint };
+        let (file, kind) = (self.file.to_owned(), FaultKind::Rule);
+        let diagnostic = Diagnostic { file, place: None, message, hint, kind };
         self.found.push((offset, diagnostic));
+    }
+
+    /// A value of another type than its key takes.
+    fn of_type(&mut self, span: &Range<usize>, message: String, hint: Option<String>) {
+        let before = self.found.len();
+        self.add(Some(span), message, hint);
+        if let Some((_, diagnostic)) = self.found.get_mut(before) {
+            diagnostic.kind = FaultKind::Type;
+        }
     }
 
     /// A fault without a hint.
@@ -117,10 +127,10 @@ impl<'t> Faults<'t> {
         let file = self.file.to_owned();
         if self.untold > 0 {
             let message = format!("{} more faults are not shown", self.untold);
-            all.push(Diagnostic { file, place: None, message, hint: None });
+            all.push(Diagnostic { file, place: None, message, hint: None, kind: FaultKind::Rule });
         } else if all.is_empty() {
             let message = "it could not be read".to_owned();
-            all.push(Diagnostic { file, place: None, message, hint: None });
+            all.push(Diagnostic { file, place: None, message, hint: None, kind: FaultKind::Rule });
         }
         Diagnostics(all)
     }
@@ -201,7 +211,7 @@ impl<'t> Entry<'t> {
             }
             _ => None,
         };
-        faults.add(Some(&self.span()), format!("{} must be {expected}, not {found}", self.label), hint);
+        faults.of_type(&self.span(), format!("{} must be {expected}, not {found}", self.label), hint);
     }
 
     /// A string without NUL.

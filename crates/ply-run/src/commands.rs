@@ -73,8 +73,12 @@ pub fn rm(dirs: &Dirs, app: &RunName, with_volumes: bool, ids: &Ids) -> Result<R
     let known = runs || installed::installed(dirs, app)?.is_some();
     let only_data = with_volumes && !data.is_empty();
     if !known && !only_data {
-        let all = installed::all_installed(dirs)?;
-        let near = ply_manifest::nearest(app.as_str(), all.iter().map(|i| i.app.as_str()));
+        // Whatever it may be known by: installed, running, or by what it left.
+        let mut all: Vec<String> =
+            installed::all_installed(dirs)?.iter().map(|i| i.app.to_string()).collect();
+        all.extend(state::instances(dirs)?.iter().map(|s| s.app.to_string()));
+        all.extend(volumes(dirs)?.into_iter().filter(|_| with_volumes).map(|v| v.app));
+        let near = ply_manifest::nearest(app.as_str(), all.iter().map(String::as_str));
         return Err(RunError::refused(
             format!("there is no app of the name {app}"),
             near.map_or("ply ps lists what runs".to_owned(), |n| format!("did you mean {n}?")),

@@ -3,7 +3,7 @@
 //! may command the app, nobody else. There is no socket.
 
 use crate::RunError;
-use crate::files::{make_dir, read_json, sweep_temporary, write_json, write_whole};
+use crate::files::{make_dir, read_json, write_json, write_whole};
 use crate::installed::app_dir;
 use ply_image::Dirs;
 use ply_manifest::RunName;
@@ -58,7 +58,7 @@ impl Control {
         let results = dir.join("results");
         make_dir(&results)?;
         for folder in [&dir, &results] {
-            sweep_temporary(folder);
+            ply_image::sweep_pending(folder);
         }
         let control = Self { dir, watch: OnceLock::new() };
         for (path, _) in control.files() {

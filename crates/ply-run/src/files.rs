@@ -2,6 +2,7 @@
 //! with their holder. Two ply processes may do the same thing at the same moment, always.
 
 use crate::RunError;
+use ply_image::{Access, Lasts, OWN_FILE_MAX};
 use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -9,7 +10,6 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Makes a folder and its parents, closed to other users.
 pub(crate) fn make_dir(path: &Path) -> Result<(), RunError> {
@@ -20,46 +20,10 @@ pub(crate) fn make_dir(path: &Path) -> Result<(), RunError> {
         .map_err(RunError::io("can't make the folder", path))
 }
 
-/// Writes a file whole: a temporary name in the same folder, then a rename. With `durable`, also through a
-/// power cut.
+/// Writes a file of its owner's alone, whole or not at all. With `durable`, also through a power cut.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8], durable: bool) -> Result<(), RunError> {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let failed = |why| RunError::Io { what: "can't write", path: path.to_owned(), why };
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let temp = path.with_file_name(format!(
-        ".{name}.{}.{}-{}.tmp",
-        std::process::id(),
-        // A pid alone is no identity.
-        start_time(std::process::id()).unwrap_or_default(),
-        COUNT.fetch_add(1, Ordering::Relaxed)
-    ));
-    let write = || -> io::Result<()> {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temp)?;
-        file.write_all(bytes)?;
-        if durable {
-            file.sync_all()?;
-        }
-        std::fs::rename(&temp, path)
-    };
-    write().map_err(|why| {
-        let _ = std::fs::remove_file(&temp);
-        failed(why)
-    })
-}
-
-/// Takes away what killed writers left in a folder: temporary files whose process is gone.
-pub(crate) fn sweep_temporary(dir: &Path) {
-    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let maker = name.to_str().and_then(|n| {
-            let mut parts = n.strip_prefix('.')?.strip_suffix(".tmp")?.rsplit('.');
-            let (started, _) = parts.next()?.split_once('-')?;
-            Some((parts.next()?.parse::<u32>().ok()?, started.parse::<u64>().ok()?))
-        });
-        if maker.is_some_and(|(pid, started)| start_time(pid) != Some(started)) {
-            let _ = std::fs::remove_file(entry.path());
-        }
-    }
+    let lasts = if durable { Lasts::PowerCut } else { Lasts::Boot };
+    ply_image::write_atomic(path, bytes, Access::Owner, lasts).map_err(RunError::io("can't write", path))
 }
 
 /// The newest format of every JSON file that this crate writes.
@@ -88,7 +52,7 @@ pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, R
         format: u32,
     }
     let failed = |why| RunError::Io { what: "can't read", path: path.to_owned(), why };
-    let bytes = match std::fs::read(path) {
+    let bytes = match ply_image::read_at_most(path, OWN_FILE_MAX) {
         Ok(bytes) => bytes,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(failed(e)),
@@ -224,26 +188,12 @@ mod tests {
     }
 
     #[test]
-    fn only_temporary_files_of_the_dead_are_swept() {
+    fn a_file_that_is_too_long_is_refused_unread() {
         let dir = tempfile::tempdir().unwrap();
-        let live = {
-            let pid = std::process::id();
-            format!(".web.1.json.{pid}.{}-7.tmp", start_time(pid).unwrap())
-        };
-        // Above the largest pid that a kernel gives (proc(5): 2^22).
-        let dead = ".web.1.json.4194999.1-7.tmp";
-        for name in [live.as_str(), dead, "web.1.json", ".other", "x.tmp"] {
-            std::fs::write(dir.path().join(name), "").unwrap();
-        }
-        sweep_temporary(dir.path());
-        let mut left: Vec<String> = std::fs::read_dir(dir.path())
-            .unwrap()
-            .map(|e| e.unwrap().file_name().into_string().unwrap())
-            .collect();
-        left.sort();
-        let mut expected = vec![".other".to_owned(), live, "web.1.json".to_owned(), "x.tmp".to_owned()];
-        expected.sort();
-        assert_eq!(left, expected);
+        let path = dir.path().join("x.json");
+        File::create(&path).unwrap().set_len(1 << 40).unwrap();
+        let error = read_json::<serde_json::Value>(&path).unwrap_err().to_string();
+        assert!(error.ends_with("x.json: it is longer than 16777216 bytes"), "{error}");
     }
 
     #[test]

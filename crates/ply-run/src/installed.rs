@@ -71,7 +71,7 @@ pub(crate) fn record(
         None => None,
     };
     make_dir(&app_dir(dirs, app.as_str()))?;
-    crate::files::sweep_temporary(&app_dir(dirs, app.as_str()));
+    ply_image::sweep_pending(&app_dir(dirs, app.as_str()));
     let new = Installed {
         app: app.clone(),
         image: image.clone(),

@@ -38,6 +38,7 @@ mod streams;
 mod target;
 mod terminal;
 pub mod user;
+mod volume_files;
 mod volume_store;
 pub mod volumes;
 

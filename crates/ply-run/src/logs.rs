@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 /// What to show and how.
 #[derive(Debug, Clone, Default)]
 pub struct LogOptions {
-    /// Goes on with what comes, until interrupted.
+    /// Goes on with what comes, as long as it runs.
     pub follow: bool,
     /// Only the last so many lines.
     pub last: Option<usize>,
@@ -80,7 +80,8 @@ fn rings(dirs: &Dirs, wanted: Option<&InstanceName>) -> Vec<(String, u32, PathBu
     found
 }
 
-/// Writes the logs of an app (or an instance, or of all) to `out`. Following ends when `out` closes.
+/// Writes the logs of an app (or an instance, or of all) to `out`. Following ends when `out` closes, and when nothing
+/// of it runs any more.
 pub fn logs(
     dirs: &Dirs,
     wanted: Option<&InstanceName>,
@@ -141,6 +142,8 @@ pub fn logs(
         return Ok(());
     }
     loop {
+        // Looked at before the last read, so that what an app wrote at its end is still shown.
+        let over = !runs(dirs, wanted);
         std::thread::sleep(Duration::from_millis(100));
         for (app, slot, reader) in &mut readers {
             let mut closed = false;
@@ -150,7 +153,24 @@ pub fn logs(
                 return Ok(());
             }
         }
+        if over {
+            for (app, slot, reader) in &mut readers {
+                for line in reader.take_open() {
+                    let _ = show(app, *slot, &line);
+                }
+            }
+            return Ok(());
+        }
     }
+}
+
+/// Whether anything that is wanted still runs, or its run parent still works.
+fn runs(dirs: &Dirs, wanted: Option<&InstanceName>) -> bool {
+    let is_it = |s: &crate::state::InstanceState| {
+        wanted.is_none_or(|w| w.app == s.app.as_str() && w.slot.is_none_or(|slot| slot == s.slot))
+            && (wanted.is_none_or(|w| w.slot.is_none()) || s.status != crate::state::Status::Exited)
+    };
+    crate::state::instances(dirs).is_ok_and(|all| all.iter().any(is_it))
 }
 
 fn write_line(
@@ -207,11 +227,16 @@ pub fn rfc3339(time: SystemTime) -> String {
     )
 }
 
-/// The last lines of an instance for an error, each on a line of its own; empty where there is none.
-pub(crate) fn last_lines(dirs: &Dirs, app: &str, slot: u32, count: usize) -> String {
+/// The last lines that an instance wrote from `since` on, for an error, each on a line of its own; empty where there
+/// is none. The ring counts whole milliseconds.
+pub(crate) fn last_lines(dirs: &Dirs, app: &str, slot: u32, since: SystemTime, count: usize) -> String {
+    let since = since - Duration::from_millis(1);
     let mut reader = RingReader::open(&dirs.data.join("logs").join(format!("{app}.{slot}.log")));
     let mut lines: VecDeque<String> = VecDeque::new();
     let mut keep = |line: LogLine| {
+        if line.time < since {
+            return;
+        }
         lines.push_back(clean(&line.bytes));
         if lines.len() > count {
             lines.pop_front();
@@ -278,7 +303,13 @@ mod tests {
         assert_eq!(show(&dirs, Some("web.2"), &timed).unwrap(), "1970-01-01T00:00:01.500Z b\n");
         assert_eq!(show(&dirs, Some("wep"), &plain).unwrap_err(), "there is no log of wep");
         assert!(show(&dirs, None, &plain).unwrap().contains("api.1 | x\n"));
-        assert_eq!(last_lines(&dirs, "web", 1, 2), "\n    c\n    open");
+        assert_eq!(last_lines(&dirs, "web", 1, at(0), 2), "\n    c\n    open");
+        assert_eq!(
+            last_lines(&dirs, "web", 1, at(1500), 5),
+            "\n    c\n    open",
+            "not those of a run before"
+        );
+        assert_eq!(last_lines(&dirs, "web", 1, at(2500), 5), "");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use ply_sandbox::{Host, Ids, Instance, LaunchContext};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::spawn_local;
 
@@ -101,6 +101,7 @@ async fn watch(mut ready: Ready, signals: Signals, reporter: Option<Reporter>) -
     when_readable(signals.descriptor().map_err(failed)?, move || tell.send(Event::Look).is_ok())
         .map_err(failed)?;
     let mut streams = Streams::new(&ready.plan, reporter.is_some()).map_err(failed)?;
+    let began = SystemTime::now();
     for slot in 1..=ready.plan.scale {
         match start(&ready, slot, &pool, &mut streams, &send) {
             Ok(()) => {}
@@ -117,7 +118,7 @@ async fn watch(mut ready: Ready, signals: Signals, reporter: Option<Reporter>) -
     }
     let background = reporter.is_some();
     if let Some(reporter) = reporter {
-        report(reporter, &ready, &pool, &mut events).await;
+        report(reporter, &ready, &pool, &mut events, &streams, began).await;
         let _ = send.send(Event::Look);
     }
     let stop_timeout = ready.plan.stop_timeout;
@@ -335,7 +336,14 @@ fn launch(
 }
 
 /// `-d`: waits until the app is ready, then lets the command go.
-async fn report(reporter: Reporter, ready: &Ready, pool: &Pool, events: &mut UnboundedReceiver<Event>) {
+async fn report(
+    reporter: Reporter,
+    ready: &Ready,
+    pool: &Pool,
+    events: &mut UnboundedReceiver<Event>,
+    streams: &Streams,
+    started: SystemTime,
+) {
     let name = &ready.plan.name;
     let began = Instant::now();
     let mut pause = Duration::from_millis(20);
@@ -352,8 +360,12 @@ async fn report(reporter: Reporter, ready: &Ready, pool: &Pool, events: &mut Unb
             }
         }
         if pool.running() == 0 {
-            let code = exit_code(&pool.codes(), false, 0);
-            let lines = crate::logs::last_lines(&ready.dirs, name.as_str(), 1, 5);
+            let codes = pool.codes();
+            let code = exit_code(&codes, false, 0);
+            streams.settle(SETTLE).await;
+            // Of the slot that gives the code; what an earlier run of this name wrote is none of its lines.
+            let slot = codes.iter().position(|c| *c != 0).map_or(1, |n| n as u32 + 1);
+            let lines = crate::logs::last_lines(&ready.dirs, name.as_str(), slot, started, 5);
             let message = format!("{name} ended at once, with exit code {code}{lines}");
             if code == 0 {
                 reporter.running(vec![message]);

@@ -19,6 +19,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// The least memory that a run may be limited to, in bytes.
+const LEAST_MEMORY: u64 = 1 << 20;
+/// The fewest processes that a run may be limited to.
+const LEAST_PIDS: u32 = 2;
 /// The limit on processes where nothing is said. Source: "limits" of the box.
 pub const DEFAULT_PIDS: u32 = 4096;
 /// How long a stop waits before it kills.
@@ -249,6 +253,7 @@ pub fn plan(input: &PlanInput<'_>) -> Result<Plan, RunError> {
             .any(|m| path == m || path.strip_prefix(m).is_some_and(|rest| rest.starts_with('/')))
     };
     let path = env.iter().find(|v| v.name == "PATH").map_or("", |v| v.value.as_str());
+    check_workdir(&workdir, &user.user, &own.name, input.root, &covered)?;
     program::check(&argv[0], path, &workdir, &own.name, input.root, &covered)?;
 
     let memory_bytes = options.mem.or(run.mem.map(|m| m.max())).map(|b| b.0);
@@ -257,6 +262,7 @@ pub fn plan(input: &PlanInput<'_>) -> Result<Plan, RunError> {
         cpu_millis: options.cpu.or(run.cpu.map(|c| c.max())).map(|c| c.millis),
         pids: options.pids.or(run.pids).unwrap_or(DEFAULT_PIDS),
     };
+    check_limits(&limits)?;
     let network = match options.network {
         None => ply_sandbox::Network::Own,
         Some(NetworkFlag::None) => ply_sandbox::Network::None,
@@ -274,7 +280,7 @@ pub fn plan(input: &PlanInput<'_>) -> Result<Plan, RunError> {
     let inits = ["/init", "/sbin/init", "/usr/sbin/init", "/lib/systemd/systemd", "/usr/lib/systemd/systemd"];
     let is_init = inits.contains(&argv[0].as_str()) || argv[0] == "systemd";
     let capabilities = options.capabilities.as_ref().unwrap_or(&run.capabilities);
-    let (files, folders) = scratch(input.root, &user, &workdir);
+    let (files, folders) = scratch(&user);
     Ok(Plan {
         name,
         image: own.name.clone(),
@@ -311,6 +317,48 @@ pub fn plan(input: &PlanInput<'_>) -> Result<Plan, RunError> {
         user: user.user,
         notices,
     })
+}
+
+/// The working directory is in the image, is made with the box, or comes with a volume or a link.
+fn check_workdir(
+    dir: &str,
+    user: &User,
+    image: &ply_manifest::ImageName,
+    root: &dyn Rootfs,
+    covered: &dyn Fn(&str) -> bool,
+) -> Result<(), RunError> {
+    let of_the_box = ["/proc", "/sys", "/dev", "/tmp", "/run", "/var/tmp"]
+        .iter()
+        .any(|made| dir.strip_prefix(made).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')));
+    let refused = |message: String| {
+        Err(RunError::refused(
+            message,
+            "name a folder that is there with --workdir, or let a volume or a link bring it",
+        ))
+    };
+    match root.stat(dir) {
+        _ if dir == "/" || dir == user.home || of_the_box || covered(dir) => Ok(()),
+        Some(meta) if meta.is_dir => Ok(()),
+        Some(_) => refused(format!("the working directory is no folder in {image}: {dir}")),
+        None => refused(format!("the working directory isn't in {image}: {dir}")),
+    }
+}
+
+/// Limits below which nothing starts are a slip of the pen.
+fn check_limits(limits: &PlannedLimits) -> Result<(), RunError> {
+    if let Some(bytes) = limits.memory_bytes.filter(|bytes| *bytes < LEAST_MEMORY) {
+        return Err(RunError::usage(
+            format!("no app starts in {} of memory", ply_manifest::Bytes(bytes)),
+            "write a size with its unit, as in --mem 512M or mem = \"512M\"; the least is 1M",
+        ));
+    }
+    if limits.pids < LEAST_PIDS {
+        return Err(RunError::usage(
+            format!("no app starts with a limit of {} processes", limits.pids),
+            format!("the init of the box is one and the app another: write {LEAST_PIDS} or more"),
+        ));
+    }
+    Ok(())
 }
 
 /// Rootless, every id that the run needs must be one of the caller's own.
@@ -511,9 +559,7 @@ fn not_acted_on(manifest: &Manifest) -> Option<String> {
 
 /// The files and folders of scratch that don't depend on the slot.
 fn scratch(
-    root: &dyn Rootfs,
     user: &crate::user::PlannedUser,
-    workdir: &str,
 ) -> (Vec<ply_sandbox::ScratchFile>, Vec<ply_sandbox::ScratchFolder>) {
     let mut files = Vec::new();
     for (path, contents) in [("/etc/passwd", &user.passwd), ("/etc/group", &user.group)] {
@@ -527,9 +573,6 @@ fn scratch(
     if user.make_home {
         let mode = if uid == 0 { 0o700 } else { 0o755 };
         folders.push(ply_sandbox::ScratchFolder { path: user.user.home.clone(), mode, uid, gid });
-    }
-    if root.stat(workdir).is_none() && workdir != "/" && workdir != user.user.home {
-        folders.push(ply_sandbox::ScratchFolder { path: workdir.to_owned(), mode: 0o755, uid, gid });
     }
     (files, folders)
 }

@@ -73,8 +73,17 @@ pub(crate) fn open_inside(pid: i32) -> Vec<u16> {
     ports
 }
 
-/// Who listens on `port` on this host: `name (process 42)`; as much as this user may see.
-pub(crate) fn holder(port: u16) -> Option<String> {
+/// The process that holds a port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Holder {
+    /// Its name, cleaned of what could steer a terminal.
+    pub(crate) name: String,
+    /// Its number.
+    pub(crate) pid: u32,
+}
+
+/// Who listens on `port` on this host, as far as this user may see.
+pub(crate) fn holder(port: u16) -> Option<Holder> {
     let inodes: Vec<u64> =
         listening(Path::new("/proc/self")).iter().filter(|s| s.port == port).map(|s| s.inode).collect();
     for process in std::fs::read_dir("/proc").ok()?.flatten() {
@@ -87,8 +96,8 @@ pub(crate) fn holder(port: u16) -> Option<String> {
                 link.to_str().and_then(|l| l.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok());
             if inode.is_some_and(|i: u64| inodes.contains(&i)) {
                 let comm = std::fs::read(process.path().join("comm")).unwrap_or_default();
-                let comm = crate::ring::clean(comm.strip_suffix(b"\n").unwrap_or(&comm));
-                return Some(format!("{comm} (process {pid})"));
+                let name = crate::ring::clean(comm.strip_suffix(b"\n").unwrap_or(&comm));
+                return Some(Holder { name, pid });
             }
         }
     }

@@ -4,6 +4,9 @@ use crate::RunError;
 use crate::rootfs::Rootfs;
 use ply_manifest::{ImageName, nearest};
 
+/// What is wrong with an entrypoint that is none.
+const FOLDER: &str = "is a folder";
+
 /// Looks for `program` as execve(2) would in the box. What a volume or a link covers can't be known here.
 pub(crate) fn check(
     program: &str,
@@ -28,7 +31,7 @@ pub(crate) fn check(
             return Ok(());
         }
         match root.stat(candidate) {
-            Some(meta) if meta.is_dir => found_but = found_but.or(Some((candidate, "is a folder"))),
+            Some(meta) if meta.is_dir => found_but = found_but.or(Some((candidate, FOLDER))),
             Some(meta) if meta.mode & 0o111 == 0 => {
                 found_but = found_but.or(Some((candidate, "is not marked as executable")));
             }
@@ -37,9 +40,14 @@ pub(crate) fn check(
         }
     }
     if let Some((file, why)) = found_but {
+        let hint = if why == FOLDER {
+            "name a program in it, as the entrypoint in ply.toml or with --entrypoint"
+        } else {
+            "mark it in the app's folder: chmod +x; or name another with --entrypoint"
+        };
         return Err(RunError::NotExecutable {
             message: format!("the entrypoint can't be executed: {file} {why} in {image}"),
-            hint: Some("mark it in the app's folder: chmod +x; or name another with --entrypoint".to_owned()),
+            hint: Some(hint.to_owned()),
         });
     }
     let mut names: Vec<String> = Vec::new();
@@ -98,7 +106,8 @@ mod tests {
             message,
             "the entrypoint can't be executed: /opt/app/server.js is not marked as executable in app-1.0.0-linux-x64.img"
         );
-        assert_eq!(check_in("/opt/app", false).unwrap_err().0, 126);
+        let (code, _, hint) = check_in("/opt/app", false).unwrap_err();
+        assert_eq!((code, hint.unwrap().contains("chmod")), (126, false));
         assert!(check_in("/bin/sh", false).unwrap_err().2.unwrap().starts_with("a base brings /bin/sh"));
         assert!(check_in("/linked/tool", true).is_ok());
     }

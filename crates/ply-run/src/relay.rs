@@ -6,6 +6,7 @@
 
 use crate::RunError;
 use crate::plan::PlannedPublish;
+use ply_image::Dirs;
 use ply_manifest::PublishAddress;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use std::io;
@@ -18,7 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 const BACKLOG: i32 = 1024;
 
 /// Binds every published port. Both families for `public`; a host without IPv6 has only the other.
-pub(crate) fn bind(publish: &[PlannedPublish]) -> Result<Vec<(usize, OwnedFd)>, RunError> {
+pub(crate) fn bind(dirs: &Dirs, publish: &[PlannedPublish]) -> Result<Vec<(usize, OwnedFd)>, RunError> {
     let mut listeners = Vec::new();
     for (n, one) in publish.iter().enumerate() {
         let addresses: Vec<IpAddr> = match one.address.0 {
@@ -31,7 +32,7 @@ pub(crate) fn bind(publish: &[PlannedPublish]) -> Result<Vec<(usize, OwnedFd)>, 
                 Err(e)
                     if at > 0
                         && matches!(e.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)) => {}
-                Err(e) => return Err(refused(one, *ip, &e)),
+                Err(e) => return Err(refused(dirs, one, *ip, &e)),
             }
         }
     }
@@ -52,21 +53,38 @@ fn listen(address: SocketAddr) -> io::Result<OwnedFd> {
 }
 
 /// Why a port can't be had, with who holds it and one that is free.
-fn refused(one: &PlannedPublish, ip: IpAddr, why: &io::Error) -> RunError {
+fn refused(dirs: &Dirs, one: &PlannedPublish, ip: IpAddr, why: &io::Error) -> RunError {
     let port = one.port;
+    // As the user has to write it, address and all.
+    let address = match one.address.0 {
+        PublishAddress::Ip(ip) if ip.is_unspecified() => String::new(),
+        PublishAddress::Ip(IpAddr::V6(ip)) => format!("[{ip}]:"),
+        PublishAddress::Ip(ip) => format!("{ip}:"),
+        _ => String::new(),
+    };
     match why.kind() {
         io::ErrorKind::AddrInUse => {
-            let holder = crate::ports::holder(port).map_or_else(String::new, |who| format!(" by {who}"));
+            let mine = |holder: &crate::ports::Holder| {
+                let all = crate::state::instances(dirs).unwrap_or_default();
+                all.into_iter().find(|s| s.parent.pid.cast_unsigned() == holder.pid).map(|s| s.app)
+            };
+            let holder = crate::ports::holder(port);
+            let holder = match holder.as_ref().map(|h| (h, mine(h))) {
+                Some((_, Some(app))) => format!(" by the app {app}"),
+                Some((holder, None)) => format!(" by {} (process {})", holder.name, holder.pid),
+                None => String::new(),
+            };
             let free = crate::ports::free_near(port, ip);
             RunError::Refused {
                 message: format!("port {port} is in use{holder}"),
-                hint: free.map(|free| format!("{free} is free: --publish {free}:{}", one.instance_port)),
+                hint: free
+                    .map(|free| format!("{free} is free: --publish {address}{free}:{}", one.instance_port)),
             }
         }
         io::ErrorKind::PermissionDenied => RunError::refused(
             format!("port {port} can't be opened by your account: ports below 1024 are root's"),
             format!(
-                "publish one from 1024 up, as in --publish {}:{}; or have it allowed: sudo sysctl net.ipv4.ip_unprivileged_port_start={port}",
+                "publish one from 1024 up, as in --publish {address}{}:{}; or have it allowed: sudo sysctl net.ipv4.ip_unprivileged_port_start={port}",
                 8000 + port % 1000,
                 one.instance_port
             ),
@@ -333,7 +351,8 @@ mod tests {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = taken.local_addr().unwrap().port();
         let address = ShownAddress(PublishAddress::Ip(Ipv4Addr::LOCALHOST.into()));
-        let error = bind(&[PlannedPublish { address, port, instance_port: 80 }]).unwrap_err();
+        let dirs = Dirs { data: "/none".into(), run: "/none".into(), config: "/none".into() };
+        let error = bind(&dirs, &[PlannedPublish { address, port, instance_port: 80 }]).unwrap_err();
         let pid = std::process::id();
         let message = error.to_string();
         assert!(message.starts_with(&format!("port {port} is in use by ")), "{message}");

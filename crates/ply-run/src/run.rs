@@ -114,7 +114,7 @@ fn make_ready(found: Found, plan: Plan, mut host: Host, context: Context) -> Res
     let name = take_name(&dirs.run, &plan.name)?;
     let lease = host.root.then(|| Lease::take(&dirs.run, plan.name.as_str())).transpose()?;
     let ids = host.ids(lease.as_ref().map_or((0, RANGE), |l| (l.start(), RANGE)));
-    let listeners = relay::bind(&plan.publish)?;
+    let listeners = relay::bind(dirs, &plan.publish)?;
     let (volumes, volume_locks) = make_volumes(&found, &plan, &ids, &context)?;
     let digests = found.digests();
     installed::record(dirs, &plan.name, &plan.image, &digests)?;

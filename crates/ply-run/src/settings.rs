@@ -42,7 +42,7 @@ pub fn with_settings(text: &str, file: &str, flags: &[KeyValue]) -> Result<Manif
             }
         }
         // Neither reading fits: one that has the right type may still need a flag that follows.
-        let of_type = |fault: &ply_manifest::Diagnostic| !fault.message.contains(", not a");
+        let of_type = |fault: &ply_manifest::Diagnostic| fault.kind != ply_manifest::FaultKind::Type;
         let which = faults.iter().position(of_type).unwrap_or(0);
         if let Some(fault) = faults.into_iter().nth(which) {
             failure = Some(wrong(&fault.message, fault.hint));
@@ -148,6 +148,11 @@ mod tests {
         assert!(error.starts_with("--set wrkdir=/b: ") && error.contains("wrkdir"), "{error}");
         assert!(with(GROUPED, &["resources.mem=lots"]).is_err());
         assert!(with(GROUPED, &["a..b=1"]).is_err());
+        // The reading whose type fits is the one that is explained, whatever its words are.
+        let error = with(GROUPED, &["scale.max=0"]).unwrap_err();
+        assert!(!error.contains("a string"), "{error}");
+        let error = with(GROUPED, &["workdir=, not a path"]).unwrap_err();
+        assert!(error.starts_with("--set workdir=, not a path: ") && !error.contains("must be"), "{error}");
         assert!(with(GROUPED, &["package.name=x"]).is_err());
         assert!(with(GROUPED, &["build.base=x"]).is_err());
         assert!(with(FLAT, &["env=1"]).is_err());

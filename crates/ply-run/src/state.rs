@@ -228,7 +228,7 @@ pub fn sweep(dirs: &Dirs, host: &ply_sandbox::Host, cgroup_parent: &Path) -> usi
     }
     crate::lease::sweep(&dirs.run);
     for dir in [folder(dirs), dirs.run.join("ids")] {
-        crate::files::sweep_temporary(&dir);
+        ply_image::sweep_pending(&dir);
     }
     swept
 }

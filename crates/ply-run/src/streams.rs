@@ -153,6 +153,15 @@ impl Streams {
         }
     }
 
+    /// Every instance has ended: waits until what they wrote last is in the log, no longer than `patience` (a child
+    /// that outlives its app may keep a pipe open).
+    pub(crate) async fn settle(&self, patience: Duration) {
+        let until = Instant::now() + patience;
+        while !self.outputs.iter().all(JoinHandle::is_finished) && Instant::now() < until {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
     /// Every instance has ended: what they wrote last still goes out. Who asked for the end waits for a slow reader
     /// no longer than `patience`; who didn't may still end it by a signal.
     pub(crate) async fn finish(mut self, signals: &Signals, patience: Option<Duration>) {

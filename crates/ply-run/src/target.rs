@@ -59,6 +59,18 @@ pub(crate) fn find(what: &What, options: &RunOptions, context: &Context) -> Resu
     };
     let text = app.manifest_text().map_err(RunError::from_image)?;
     let manifest = crate::settings::with_settings(&text, &app.name.to_string(), &options.set)?;
+    if let What::Target(Target::Path(path)) = what
+        && manifest.kind() == Kind::Layer
+        && !context.path(path).join("ply.toml").exists()
+    {
+        return Err(RunError::refused(
+            format!("nothing in {} tells how it starts", path.display()),
+            format!(
+                "ply init {0} writes a ply.toml there: give it an entrypoint, then ply run {0}",
+                path.display()
+            ),
+        ));
+    }
     check_kind(&manifest, &app, options)?;
     let below = match app.lock().map_err(RunError::from_image)? {
         Some(lock) => context.fetcher.ensure_lock(&lock).map_err(RunError::from_source)?,
@@ -105,10 +117,17 @@ fn installed(name: &ply_manifest::RunName, context: &Context) -> Result<Entry, R
             near.map_or("ply run WHAT installs".to_owned(), |n| format!("did you mean {n}?")),
         ));
     };
-    context.store.get(&record.digest).map_err(RunError::from_image)?.ok_or_else(|| {
+    if let Some(entry) = context.store.get(&record.digest).map_err(RunError::from_image)? {
+        return Ok(entry);
+    }
+    // What a source still has is fetched again.
+    context.fetcher.ensure_digest(&record.image, record.digest, None).map_err(|_| {
         RunError::refused(
             format!("the image of {name} is not in the store any more: {} {}", record.image, record.digest),
-            format!("fetch it again: ply run {}@{} --name {name}", record.image.name, record.image.version),
+            format!(
+                "run it again as you did first, or ply run {}@{} --name {name}",
+                record.image.name, record.image.version
+            ),
         )
     })
 }
@@ -203,12 +222,16 @@ impl Found {
         let trees = host.needs_trees();
         let mut layers = Vec::new();
         for (n, entry) in self.entries.iter().enumerate() {
+            entry.check().map_err(RunError::from_image)?;
             if trees && !entry.is_extracted() {
                 let own = entry.clone();
-                let done: Result<(), String> =
-                    in_user_namespace(ids, move || own.extract_tree(0).map(drop).map_err(|e| e.to_string()))
-                        .map_err(RunError::from_launch)?;
-                done.map_err(|why| RunError::plain(format!("{} can't be extracted: {why}", entry.name)))?;
+                let extract = move || own.extract_tree(0).map(drop).map_err(|e| (e.to_string(), e.hint()));
+                let done: Result<(), (String, Option<String>)> =
+                    in_user_namespace(ids, extract).map_err(RunError::from_launch)?;
+                done.map_err(|(why, hint)| RunError::Refused {
+                    message: format!("{} can't be extracted: {why}", entry.name),
+                    hint,
+                })?;
             }
             let section = if n == 0 {
                 self.manifest.layer.clone()

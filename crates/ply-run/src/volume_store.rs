@@ -5,21 +5,17 @@
 use crate::RunError;
 use crate::files::{LockFile, SharedLock, make_dir};
 use crate::user::User;
+use crate::volume_files::{give, seed};
 use crate::volumes::PlannedVolume;
-use ply_image::{Dirs, EntryKind, LayerStack};
+use ply_image::{Dirs, LayerStack};
 use ply_manifest::RunName;
 use ply_sandbox::{Ids, in_user_namespace, remove_all};
-use rustix::fs::{AtFlags, CWD, Gid, Mode, Uid};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-
-/// The largest file that a volume is seeded with.
-const SEED_FILE_MAX: u64 = 4 << 30;
 
 /// A volume that is ready for a slot.
 #[derive(Debug)]
@@ -70,16 +66,13 @@ pub(crate) fn prepare(
         let inside = volume.path.clone();
         let (work, target) = (temp.clone(), path.clone());
         let seeded: Result<(), String> = in_user_namespace(ids, move || {
-            let made =
-                seed(&stack, &inside, &work, owner).and_then(|()| match std::fs::rename(&work, &target) {
-                    // Another slot of a shared volume was first.
-                    Err(_) if target.exists() => std::fs::remove_dir_all(&work),
-                    other => other,
-                });
-            made.map_err(|e| {
-                let _ = std::fs::remove_dir_all(&work);
-                e.to_string()
-            })
+            let place = || match std::fs::rename(&work, &target) {
+                // Another slot of a shared volume was first.
+                Err(_) if target.exists() => std::fs::remove_dir_all(&work),
+                other => other,
+            };
+            let made = seed(&stack, &inside, &work, owner).and_then(|()| place().map_err(|e| e.to_string()));
+            made.inspect_err(|_| drop(std::fs::remove_dir_all(&work)))
         })
         .map_err(RunError::from_launch)?;
         seeded.map_err(|why| RunError::plain(format!("the volume {} can't be made: {why}", volume.name)))?;
@@ -140,72 +133,6 @@ fn outside(ids: &Ids, uid: u32, gid: u32) -> Option<(u32, u32)> {
         }
         _ => Some((uid, gid)),
     }
-}
-
-/// Copies what the image has at `inside` to the new folder `to`. Devices and sockets are left out.
-fn seed(stack: &LayerStack, inside: &str, to: &Path, owner: Option<(u32, u32)>) -> io::Result<()> {
-    let other = |e: ply_image::ImageError| io::Error::other(e.to_string());
-    let found = stack.resolve(inside).map_err(other)?;
-    let stat = found.as_ref().map(|f| f.stat).filter(ply_image::Stat::is_dir);
-    std::fs::DirBuilder::new().mode(0o700).create(to)?;
-    if let (Some(found), Some(_)) = (&found, stat) {
-        copy_folder(stack, &found.path, to, owner)?;
-    }
-    let (uid, gid) = owner.unwrap_or(stat.map_or((0, 0), |s| (s.uid, s.gid)));
-    set_owner(to, uid, gid)?;
-    set_mode(to, stat.map_or(0o755, |s| s.mode))
-}
-
-fn copy_folder(stack: &LayerStack, from: &Path, to: &Path, owner: Option<(u32, u32)>) -> io::Result<()> {
-    let other = |e: ply_image::ImageError| io::Error::other(e.to_string());
-    for entry in stack.read_dir(from).map_err(other)?.into_iter().flatten() {
-        let (source, target) = (from.join(&entry.name), to.join(&entry.name));
-        let Some(stat) = stack.lstat(&source).map_err(other)? else { continue };
-        let (uid, gid) = owner.unwrap_or((stat.uid, stat.gid));
-        match stat.kind {
-            EntryKind::Dir => {
-                std::fs::DirBuilder::new().mode(0o700).create(&target)?;
-                copy_folder(stack, &source, &target, owner)?;
-                set_owner(&target, uid, gid)?;
-                set_mode(&target, stat.mode)?;
-            }
-            EntryKind::File => {
-                let bytes = stack.read(&source, SEED_FILE_MAX).map_err(other)?.unwrap_or_default();
-                let mut file =
-                    std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&target)?;
-                io::Write::write_all(&mut file, &bytes)?;
-                set_owner(&target, uid, gid)?;
-                set_mode(&target, stat.mode)?;
-            }
-            EntryKind::Symlink => {
-                let link = stack.read_link(&source).map_err(other)?.unwrap_or_default();
-                std::os::unix::fs::symlink(link, &target)?;
-                set_owner(&target, uid, gid)?;
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// Gives a folder and all in it to a user; links are not followed.
-fn give(path: &Path, uid: u32, gid: u32) -> io::Result<()> {
-    if std::fs::symlink_metadata(path)?.is_dir() {
-        for entry in std::fs::read_dir(path)? {
-            give(&entry?.path(), uid, gid)?;
-        }
-    }
-    // Last, so that an interrupted change is seen by the folder's own owner and done again.
-    set_owner(path, uid, gid)
-}
-
-fn set_owner(path: &Path, uid: u32, gid: u32) -> io::Result<()> {
-    let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
-    Ok(rustix::fs::chownat(CWD, path, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?)
-}
-
-fn set_mode(path: &Path, mode: u16) -> io::Result<()> {
-    Ok(rustix::fs::chmod(path, Mode::from_raw_mode(u32::from(mode) & 0o7777))?)
 }
 
 /// One volume on disk.
@@ -299,7 +226,18 @@ pub fn remove_volumes(dirs: &Dirs, ids: &Ids, choice: &VolumeChoice) -> Result<V
             };
             let chosen: Vec<VolumeRow> = all.iter().filter(|v| is_it(v)).cloned().collect();
             if chosen.is_empty() {
-                let names: Vec<String> = all.iter().map(VolumeRow::id).collect();
+                let names: Vec<String> = match wanted.split_once('/') {
+                    // Each part for itself: a slip in the app's name is not outweighed by the rest.
+                    Some((app, name)) => {
+                        let app =
+                            ply_manifest::nearest(app, all.iter().map(|v| v.app.as_str())).unwrap_or(app);
+                        let own = |v: &&VolumeRow| v.app == app;
+                        let exact = all.iter().filter(own).find(|v| v.id() == format!("{app}/{name}"));
+                        let others = all.iter().filter(own).map(VolumeRow::id).collect();
+                        exact.map_or(others, |v| vec![v.id()])
+                    }
+                    None => all.iter().map(|v| v.app.clone()).collect(),
+                };
                 let near = ply_manifest::nearest(wanted, names.iter().map(String::as_str));
                 return Err(RunError::refused(
                     format!("there is no volume {wanted}"),

@@ -74,15 +74,13 @@ fn signals_ask_once_then_kill() {
         run.signal(libc::SIGTERM);
         run.signal(libc::SIGTERM);
         assert_eq!(run.finish().0, 137);
-        assert!(began.elapsed() >= Duration::from_millis(300) && began.elapsed() < Duration::from_secs(5));
-        // A second interrupt doesn't wait.
-        let mut run = world.start(&["run", "./app", "--stop-timeout", "60s", "--", "-c", deaf], "up");
-        let began = Instant::now();
+        assert!(began.elapsed() >= Duration::from_millis(300));
+        // A second interrupt doesn't wait: no test is that patient.
+        let mut run = world.start(&["run", "./app", "--stop-timeout", "1h", "--", "-c", deaf], "up");
         run.signal(libc::SIGINT);
         std::thread::sleep(Duration::from_millis(100));
         run.signal(libc::SIGINT);
         assert_eq!(run.finish().0, 137);
-        assert!(began.elapsed() < Duration::from_secs(5));
         // USR1 is the app's.
         let user = "trap 'echo usr1; exit 4' USR1; echo up; while :; do sleep 0.05; done";
         let mut run = world.start(&["run", "./app", "--", "-c", user], "up");
@@ -256,12 +254,11 @@ fn a_terminal_of_its_own_is_given_back_on_every_exit() {
 fn an_interrupt_typed_at_the_terminal_is_one_stop_signal_for_the_app() {
     both(|world| {
         let script = "trap 'echo interrupted' INT; trap 'echo asked; exit 0' TERM; echo up; while :; do sleep 0.05; done";
-        let mut screen = world.terminal(&["run", "./app", "--", "-c", script]);
+        // Were it not asked, it would be waited for longer than this test does.
+        let mut screen = world.terminal(&["run", "./app", "--stop-timeout", "1h", "--", "-c", script]);
         screen.wait_for("up");
-        let began = Instant::now();
         screen.type_text("\x03");
         assert_eq!(screen.finish(), 0);
-        assert!(began.elapsed() < Duration::from_secs(1));
         assert!(screen.seen.contains("asked") && !screen.seen.contains("interrupted"), "{}", screen.seen);
         assert!(screen.echoes());
     });
@@ -308,7 +305,7 @@ fn a_stuck_reader_holds_the_app_but_not_a_stop() {
         common::send(child.id(), libc::SIGINT);
         // Nobody ever reads its output.
         while child.try_wait().unwrap().is_none() {
-            assert!(began.elapsed() < Duration::from_secs(10), "it still waits for its reader");
+            assert!(began.elapsed() < Duration::from_secs(120), "it still waits for its reader");
             std::thread::sleep(Duration::from_millis(20));
         }
     });
@@ -328,7 +325,7 @@ fn a_reader_that_has_seen_enough_ends_the_app() {
         let mut out = child.stdout.take().unwrap();
         out.read_exact(&mut first).unwrap();
         drop(out);
-        let status = common::wait_at_most(&mut child, Duration::from_secs(10));
+        let status = common::wait_at_most(&mut child, common::PATIENCE);
         assert_eq!(status.code(), Some(128 + libc::SIGPIPE));
     });
 }
@@ -431,7 +428,7 @@ fn a_killed_run_parent_leaves_nothing_that_runs() {
             std::thread::sleep(Duration::from_micros(random.below(120_000)));
             child.kill().unwrap();
             child.wait().unwrap();
-            let gone = common::soon(Duration::from_secs(2), || common::processes_with(&mark).is_empty());
+            let gone = common::soon(common::PATIENCE, || common::processes_with(&mark).is_empty());
             assert!(gone, "round {round}: {:?}", common::processes_with(&mark));
         }
         // The next one works, and sweeps.

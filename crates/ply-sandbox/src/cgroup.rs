@@ -4,6 +4,7 @@
 //! A folder is named after the box and after who made it (pid and start time), so that the next ply knows
 //! which ones nobody will remove any more.
 
+use crate::defences::{Defence, stands};
 use crate::{CgroupKind, Enforced, Host, LaunchError, Limits, Step, place};
 use std::fs;
 use std::io;
@@ -33,12 +34,12 @@ impl Cgroups {
         let wrong = |source| LaunchError::Step { step: Step::Cgroup, source };
         if let Some(mount) = unified.filter(|_| host.cgroup_writable) {
             let folder = made.folder(mount, parent, &name, true).map_err(wrong)?;
-            if matches!(host.cgroup, CgroupKind::V2 { .. }) {
+            if matches!(host.cgroup, CgroupKind::V2 { .. }) && stands(Defence::CgroupLimits) {
                 set_v2(&folder, host.enforced, limits).map_err(wrong)?;
             }
             made.unified = Some(fs::File::open(&folder).map_err(wrong)?.into());
         }
-        if let Some(mount) = pids_v1.filter(|_| host.enforced.pids) {
+        if let Some(mount) = pids_v1.filter(|_| host.enforced.pids && stands(Defence::CgroupLimits)) {
             let folder = made.folder(mount, parent, &name, false).map_err(wrong)?;
             fs::write(folder.join("pids.max"), limits.pids.to_string()).map_err(wrong)?;
         }

@@ -112,6 +112,13 @@ impl LaunchError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Host { hint, .. } => Some(hint.clone()),
+            // What squashfs says of bytes that it can't read.
+            Self::Layer { source, .. } if matches!(source.raw_os_error(), Some(libc::EINVAL | libc::EIO)) => {
+                Some(
+                    "ply verify finds what is damaged in the store; the next run then fetches it again"
+                        .to_owned(),
+                )
+            }
             _ => None,
         }
     }

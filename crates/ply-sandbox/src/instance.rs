@@ -110,10 +110,7 @@ impl Instance {
     /// # Errors
     /// The system's.
     pub fn try_wait(&mut self) -> io::Result<Option<Exit>> {
-        if self.exit.is_none() {
-            self.exit = self.born.wait(WaitIdOptions::NOHANG)?;
-        }
-        Ok(self.exit)
+        self.born.ended(&mut self.exit, WaitIdOptions::NOHANG)
     }
 
     /// Waits for the end of the box.
@@ -121,12 +118,7 @@ impl Instance {
     /// # Errors
     /// The system's.
     pub fn wait(&mut self) -> io::Result<Exit> {
-        loop {
-            if let Some(exit) = self.exit {
-                return Ok(exit);
-            }
-            self.exit = self.born.wait(WaitIdOptions::empty())?;
-        }
+        self.born.end(&mut self.exit)
     }
 
     /// `n` TCP sockets (IPv4, close-on-exec, blocking) that live in the box's network namespace: what they
@@ -193,13 +185,26 @@ impl Born {
         }
     }
 
-    /// Waits for its end.
-    pub(crate) fn finish(self) -> io::Result<Exit> {
+    /// The same, asked of the kernel only while `known` is none: it says it once.
+    pub(crate) fn ended(&self, known: &mut Option<Exit>, options: WaitIdOptions) -> io::Result<Option<Exit>> {
+        if known.is_none() {
+            *known = self.wait(options)?;
+        }
+        Ok(*known)
+    }
+
+    /// Waits for its end, unless that is `known`.
+    pub(crate) fn end(&self, known: &mut Option<Exit>) -> io::Result<Exit> {
         loop {
-            if let Some(exit) = self.wait(WaitIdOptions::empty())? {
+            if let Some(exit) = self.ended(known, WaitIdOptions::empty())? {
                 return Ok(exit);
             }
         }
+    }
+
+    /// Waits for its end.
+    pub(crate) fn finish(self) -> io::Result<Exit> {
+        self.end(&mut None)
     }
 }
 

@@ -11,8 +11,9 @@ use crate::{LaunchError, Step};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, fsconfig_create,
-    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree, unmount,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
+    UnmountFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount,
+    open_tree, unmount,
 };
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -55,24 +56,23 @@ fn tree_clones(layers: &[Layer]) -> Result<Vec<OwnedFd>, LaunchError> {
 }
 
 fn image_clones(run_dir: &Path, layers: &[Layer]) -> Result<Vec<OwnedFd>, LaunchError> {
-    let pin = match Pin::open(run_dir) {
+    let pin = Pin::open(run_dir);
+    if invalid(&pin) {
         // No namespace that may be bound here could be made: the layers are mounted for this box alone.
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-            let mount = |layer: &Layer| {
-                mount_image(&layer.image)
-                    .map_err(|source| LaunchError::Layer { digest: layer.digest.clone(), source })
-            };
-            return layers.iter().map(mount).collect();
-        }
-        pin => pin.map_err(pin_error)?,
-    };
-    let missing: Vec<&Layer>;
+        let mount = |layer: &Layer| {
+            mount_image(&layer.image)
+                .map_err(|source| LaunchError::Layer { digest: layer.digest.clone(), source })
+        };
+        return layers.iter().map(mount).collect();
+    }
+    let pin = pin.map_err(pin_error)?;
+    let places = layers.iter().map(place).collect::<Result<Vec<_>, _>>()?;
+    let missing: Vec<(&Layer, &String)>;
     {
-        let found =
-            pin.inside(|| layers.iter().map(|layer| clone_mounted(&layer.digest)).collect::<Vec<_>>());
+        let found = pin.inside(|| places.iter().map(|place| clone_mounted(place)).collect::<Vec<_>>());
         let found = found.map_err(pin_error)?;
-        missing =
-            layers.iter().zip(&found).filter(|(_, clone)| clone.is_none()).map(|(layer, _)| layer).collect();
+        let all = layers.iter().zip(&places).zip(&found);
+        missing = all.filter(|(_, clone)| clone.is_none()).map(|(layer, _)| layer).collect();
         if missing.is_empty() {
             return Ok(found.into_iter().flatten().collect());
         }
@@ -82,8 +82,8 @@ fn image_clones(run_dir: &Path, layers: &[Layer]) -> Result<Vec<OwnedFd>, Launch
     // Mounted out here, where the devices have names; attached in there.
     let mounts: Vec<(&str, OwnedFd)> = missing
         .into_iter()
-        .map(|layer| match mount_image(&layer.image) {
-            Ok(mount) => Ok((layer.digest.as_str(), mount)),
+        .map(|(layer, place)| match mount_image(&layer.image) {
+            Ok(mount) => Ok((place.as_str(), mount)),
             Err(source) => Err(LaunchError::Layer { digest: layer.digest.clone(), source }),
         })
         .collect::<Result<_, _>>()?;
@@ -91,15 +91,16 @@ fn image_clones(run_dir: &Path, layers: &[Layer]) -> Result<Vec<OwnedFd>, Launch
         let mut fresh = mounts.into_iter();
         layers
             .iter()
-            .map(|layer| {
-                if let Some(clone) = clone_mounted(&layer.digest) {
+            .zip(&places)
+            .map(|(layer, place)| {
+                if let Some(clone) = clone_mounted(place) {
                     return Ok(clone);
                 }
-                let mount = fresh.by_ref().find(|(digest, _)| *digest == layer.digest);
+                let mount = fresh.by_ref().find(|(at, _)| *at == place);
                 mount
                     .ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
-                    .and_then(|(digest, mount)| attach(digest, &mount))
-                    .and_then(|()| clone_mounted(&layer.digest).ok_or_else(|| io::ErrorKind::NotFound.into()))
+                    .and_then(|(place, mount)| attach(place, &mount))
+                    .and_then(|()| clone_mounted(place).ok_or_else(|| io::ErrorKind::NotFound.into()))
                     .map_err(|source| LaunchError::Layer { digest: layer.digest.clone(), source })
             })
             .collect()
@@ -107,13 +108,27 @@ fn image_clones(run_dir: &Path, layers: &[Layer]) -> Result<Vec<OwnedFd>, Launch
     .map_err(pin_error)?
 }
 
+/// Where a layer's mount stands in the pinned namespace: its digest, and the file that is mounted. An image that was
+/// damaged and fetched again is another file, and the mount of the old one must not serve.
+fn place(layer: &Layer) -> Result<String, LaunchError> {
+    use std::os::unix::fs::MetadataExt;
+    let meta = fs::metadata(&layer.image)
+        .map_err(|source| LaunchError::Layer { digest: layer.digest.clone(), source })?;
+    Ok(format!("{}.{:x}-{:x}", layer.digest, meta.dev(), meta.ino()))
+}
+
+/// Whether the kernel's answer was EINVAL.
+fn invalid<T>(answer: &io::Result<T>) -> bool {
+    matches!(answer, Err(error) if error.raw_os_error() == Some(libc::EINVAL))
+}
+
 fn pin_error(source: io::Error) -> LaunchError {
     LaunchError::Step { step: Step::Pin, source }
 }
 
 /// Inside the pinned namespace: a clone of a layer's mount, if it is mounted.
-fn clone_mounted(digest: &str) -> Option<OwnedFd> {
-    let path = format!("/{digest}");
+fn clone_mounted(place: &str) -> Option<OwnedFd> {
+    let path = format!("/{place}");
     let stat = rustix::fs::statx(
         rustix::fs::CWD,
         &path,
@@ -144,8 +159,8 @@ fn mount_image(image: &Path) -> io::Result<OwnedFd> {
 }
 
 /// Inside the pinned namespace: gives a mount its place.
-fn attach(digest: &str, mount: &OwnedFd) -> io::Result<()> {
-    let path = format!("/{digest}");
+fn attach(place: &str, mount: &OwnedFd) -> io::Result<()> {
+    let path = format!("/{place}");
     match fs::create_dir(&path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
@@ -216,18 +231,34 @@ impl Pin {
         }
         let path = run_dir.join("layers");
         File::options().create(true).append(true).open(&path)?;
+        let mut made = Self::make(&path);
+        if invalid(&made) {
+            // Nor can it be bound below a mount that is shared with other namespaces, as systemd makes all mounts
+            // (mount_namespaces(7)): the file gets a private mount of its own, itself, to be bound on.
+            rustix::mount::mount_bind(&path, &path)?;
+            made = rustix::mount::mount_change(&path, MountPropagationFlags::PRIVATE)
+                .map_err(io::Error::from)
+                .and_then(|()| Self::make(&path));
+            if made.is_err() {
+                unmount(&path, UnmountFlags::DETACH)?;
+            }
+        }
+        made
+    }
+
+    /// Makes a namespace and binds it on a file.
+    fn make(path: &Path) -> io::Result<Self> {
         // A mount namespace can only be bound into one with a smaller number (the kernel rules out loops that way),
         // and from Linux 6.18 on each processor hands numbers out from a block of its own. The processor on which
         // our own namespace was made gives a greater one for certain: each is tried until one does.
         let mut tried = Err(Errno::INVAL.into());
         for cpu in cpus()? {
             let namespace = apart(|| on_cpu(cpu).and_then(|()| empty_namespace()))??;
-            tried = rustix::mount::mount_bind(format!("/proc/self/fd/{}", namespace.as_raw_fd()), &path)
+            tried = rustix::mount::mount_bind(format!("/proc/self/fd/{}", namespace.as_raw_fd()), path)
                 .map(|()| Self(namespace))
                 .map_err(io::Error::from);
-            match &tried {
-                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
-                _ => break,
+            if !invalid(&tried) {
+                break;
             }
         }
         tried
@@ -280,10 +311,7 @@ pub(crate) fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
 fn empty_namespace() -> io::Result<File> {
     sys::unshare(libc::CLONE_FS | libc::CLONE_NEWNS)?;
     let namespace = File::open("/proc/thread-self/ns/mnt")?;
-    rustix::mount::mount_change(
-        "/",
-        rustix::mount::MountPropagationFlags::REC | rustix::mount::MountPropagationFlags::PRIVATE,
-    )?;
+    rustix::mount::mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
     let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(&context, "mode", "0700")?;
     fsconfig_set_string(&context, "size", "1m")?;
@@ -329,7 +357,7 @@ pub fn gc(run_dir: &Path, keep: &BTreeSet<String>) -> io::Result<GcReport> {
             fs::read_dir("/")?.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>()?;
         names.sort();
         for name in names {
-            let Some(digest) = name.to_str() else { continue };
+            let Some(digest) = name.to_str().and_then(|name| name.split('.').next()) else { continue };
             if keep.contains(digest) {
                 left = true;
                 continue;
@@ -346,8 +374,11 @@ pub fn gc(run_dir: &Path, keep: &BTreeSet<String>) -> io::Result<GcReport> {
         Ok((report, left))
     })??;
     if !left {
-        unmount(run_dir.join("layers"), UnmountFlags::DETACH)?;
-        fs::remove_file(run_dir.join("layers"))?;
+        let path = run_dir.join("layers");
+        unmount(&path, UnmountFlags::DETACH)?;
+        // Then what it was bound on, where that was a mount too.
+        while unmount(&path, UnmountFlags::DETACH).is_ok() {}
+        fs::remove_file(path)?;
     }
     Ok(report)
 }

@@ -6,6 +6,7 @@
 #![cfg(target_os = "linux")]
 
 mod cgroup;
+mod defences;
 mod error;
 mod exec;
 mod host;
@@ -36,6 +37,8 @@ mod userns;
 mod wire;
 
 pub use cgroup::sweep;
+#[cfg(feature = "weaken")]
+pub use defences::{Defence, without};
 pub use error::{LaunchError, Step};
 pub use exec::{Exec, ExecTarget, exec};
 pub use host::{CgroupKind, Enforced, Host, Kernel};

@@ -1,6 +1,7 @@
 //! A spec turned into what the child can use without allocating: C strings, sizes as text, ids checked. And the
 //! way back: from a failed step and an index to the sentence with the path in it.
 
+use crate::defences::{Defence, stands};
 use crate::inside::{Buffer, attach, beneath, copy, new_file};
 use crate::rootfs::{self, Overlay, must};
 use crate::sys::{self, NO_DEV, NO_EXEC, NO_SUID, READ_ONLY, Sys};
@@ -68,6 +69,7 @@ impl Plan {
             .iter()
             .map(|(name, number)| Device::usual(name, *number))
             .chain(spec.devices.iter().map(|path| Device::asked(path)))
+            .filter(|device| !device.as_ref().is_ok_and(Device::is_there_anyway))
             .collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
             hostname: c(&spec.hostname)?,
@@ -114,9 +116,9 @@ impl Plan {
                 Ids::Leased { start, .. } => (start, start),
                 _ => (0, 0),
             },
-            size: c(&spec.scratch_bytes.to_string())?,
+            size: c(&sized(spec.scratch_bytes).to_string())?,
             // tmpfs doesn't count its inodes as bytes; a page each keeps a flood of empty files in bounds.
-            inodes: c(&(spec.scratch_bytes / 4096).max(16_384).to_string())?,
+            inodes: c(&sized((spec.scratch_bytes / 4096).max(16_384)).to_string())?,
         })
     }
 
@@ -208,7 +210,8 @@ impl Plan {
 
 impl Target {
     fn attributes(&self) -> u64 {
-        NO_SUID | NO_DEV | if self.read_only { READ_ONLY } else { 0 }
+        let read_only = self.read_only && stands(Defence::ReadOnly);
+        NO_SUID | NO_DEV | if read_only { READ_ONLY } else { 0 }
     }
 
     fn open(&self) -> Sys<OwnedFd> {
@@ -256,6 +259,11 @@ impl Device {
         }
     }
 
+    /// Asked for, and one of every box.
+    fn is_there_anyway(&self) -> bool {
+        self.number.is_none() && DEVICES.iter().any(|(name, _)| name.as_bytes() == self.name.as_bytes())
+    }
+
     /// In the child, while the host's root is there. What is found must be the device that is meant: a place of
     /// a device's name may hold something else (CVE-2025-31133).
     pub(crate) fn open(&self) -> Sys<OwnedFd> {
@@ -294,6 +302,11 @@ impl Device {
         drop(new_file(dev, &self.name, 0o666)?);
         attach(mount, &beneath(dev, &self.name, OFlags::PATH)?)
     }
+}
+
+/// A size as tmpfs takes it, to which 0 is none.
+fn sized(size: u64) -> u64 {
+    if stands(Defence::Sizes) { size } else { 0 }
 }
 
 /// A relative path with no tricks.

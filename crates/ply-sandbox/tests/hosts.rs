@@ -156,8 +156,8 @@ mod root_hosts {
         assert_eq!(said.matches("0000000000000000").count(), 5, "{said}");
         assert!(said.contains("Seccomp:\t2") && said.contains("NoNewPrivs:\t1"), "{said}");
         assert!(said.contains(fs::read_link("/proc/self/ns/user").unwrap().to_str().unwrap()));
-        let said =
-            world.sh("attack mount-tmpfs init-program init-memory mknod core-pattern sysrq ptrace-init");
+        let said = world
+            .sh("attack mount-tmpfs init-program init-memory mknod-device core-pattern sysrq ptrace-init");
         assert!(!said.contains("through"), "{said}");
         let (stdio, _out) = pipes();
         let instance = world.launch(&world.spec(&["sleep", "60"]), stdio).unwrap();
@@ -223,6 +223,36 @@ mod root_hosts {
         }
     }
 
+    /// A namespace can't be bound below a shared mount, which is what systemd makes of all mounts.
+    #[test]
+    fn root_where_mounts_are_shared() {
+        let world = World::new();
+        let script = "mount --bind \"$1\" \"$1\" && mount --make-shared \"$1\" && shift && exec \"$@\"";
+        let ran = std::process::Command::new("unshare")
+            .args(["--mount", "--", "sh", "-c", script, "sh"])
+            .arg(world.path("run"))
+            .arg(std::env::current_exe().unwrap())
+            .args(["root_hosts::root_child_that_pins", "--exact", "--ignored", "--nocapture"])
+            .env("PLY_TEST_WORLD", world.path(""))
+            .output()
+            .unwrap();
+        assert!(ran.status.success(), "{ran:?}");
+    }
+
+    #[test]
+    #[ignore = "started by another test"]
+    fn root_child_that_pins() {
+        let world = World::open(std::env::var_os("PLY_TEST_WORLD").unwrap().into());
+        for _ in 0..2 {
+            assert_eq!(world.sh("cat /etc/motd"), "hello\n");
+        }
+        assert_eq!(loops(&world), 1);
+        let gone = ply_sandbox::gc(&world.path("run"), &Default::default()).unwrap();
+        assert_eq!(gone.unmounted, [world.layers[0].digest.clone()]);
+        let table = fs::read_to_string("/proc/self/mounts").unwrap();
+        assert!(!table.contains("/run/layers"), "{table}");
+    }
+
     /// The loop devices over this world's image.
     fn loops(world: &World) -> usize {
         let image = world.path("image.img");
@@ -256,7 +286,7 @@ mod rootless_hosts {
         world.host.kernel.tmpfs_user_xattr = false;
         let script = "rm -r /bin/../srv && mkdir /srv && ls -A /srv; echo y > /new; mkdir /deep; chmod 0 /deep; cat /new";
         for by_path in [false, true] {
-            world.host.kernel.overlay_detached = !by_path;
+            world.host.kernel.overlay_detached &= !by_path;
             assert_eq!(world.sh(script), "y\n");
             assert_eq!(fs::read_dir(world.path("data/scratch")).unwrap().count(), 0);
         }

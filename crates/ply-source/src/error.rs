@@ -343,6 +343,12 @@ pub enum SourceError {
         /// Each change in words.
         changes: Vec<String>,
     },
+    /// A lock that was made for another manifest.
+    #[error("ply.lock is older than ply.toml: it has no {name}")]
+    StaleLock {
+        /// What it lacks.
+        name: PackageName,
+    },
     /// `ply update NAME` of something that is not in the graph.
     #[error("{name} is not a dependency of {root}, direct or through others")]
     NotADependency {
@@ -376,6 +382,14 @@ pub enum SourceError {
     /// A manifest or a lock inside an image that can't be understood.
     #[error("{0}")]
     Inside(Diagnostics),
+    /// A source in a folder that is not there.
+    #[error("the folder of the source {origin} is not there: {}", .path.display())]
+    NoFolder {
+        /// The source's template.
+        origin: String,
+        /// The folder.
+        path: PathBuf,
+    },
     /// A file or folder of a source can't be read.
     #[error("{} can't be read: {error}", .path.display())]
     Read {
@@ -403,6 +417,15 @@ pub enum SourceError {
     /// The store refuses.
     #[error(transparent)]
     Store(#[from] ply_image::ImageError),
+}
+
+/// A second line of a hint, for a source that has one place for all packages.
+fn folder_a_package(origin: &str) -> String {
+    if origin.contains("{package}") || !(origin.starts_with('/') || origin.contains("://")) {
+        return String::new();
+    }
+    let origin = origin.trim_end_matches('/');
+    format!("\nwhere it has a folder for each package, write it as {origin}/{{package}}")
 }
 
 /// The lines of a conflict, each who asks for what.
@@ -441,8 +464,12 @@ impl SourceError {
             )),
             Self::PlainHttp { .. } => Some("use https, or allow it with --insecure-source".to_owned()),
             Self::Downgrade { .. } => Some("use a source that stays on https".to_owned()),
-            Self::NotThere { .. } => {
-                Some("check name, version and arch, or name another source with --source".to_owned())
+            Self::NotThere { origin, .. } => Some(format!(
+                "check name, version and arch, or name another source with --source{}",
+                folder_a_package(origin)
+            )),
+            Self::NoFolder { .. } => {
+                Some("name the source with --source; ply config shows which is used, and from where".to_owned())
             }
             Self::Status { status: 401 | 403, .. } => {
                 Some("ply sends no login: the files must be readable without one".to_owned())
@@ -466,7 +493,9 @@ impl SourceError {
             Self::NoIndex { name, .. } => {
                 Some(format!("check the name, pin an exact version as in {name} = \"1.2.3\", or publish an index.json there"))
             }
-            Self::NoSuchPackage { .. } => Some("ply search WORD lists what a source has".to_owned()),
+            Self::NoSuchPackage { origin, .. } => {
+                Some(format!("ply search WORD lists what a source has{}", folder_a_package(origin)))
+            }
             Self::NotInRange { versions, .. } | Self::Conflict { versions, .. } => list(versions),
             Self::OtherArch { name, .. } => Some(format!("ply search {name} shows what it was built for")),
             Self::TwoSources { name, .. } => {
@@ -478,6 +507,7 @@ impl SourceError {
             Self::BaseMismatch { .. } => Some("a base has base = true in its own manifest".to_owned()),
             Self::Abi { .. } => Some("take packages that were built for one ABI".to_owned()),
             Self::LockWouldChange { .. } => Some("run the command without --locked and commit ply.lock".to_owned()),
+            Self::StaleLock { .. } => Some("ply build or ply update brings it up to date".to_owned()),
             Self::NotADependency { nearest, .. } => nearest.as_ref().map(|n| format!("did you mean {n:?}?")),
             Self::NoDigest { arch, .. } => {
                 Some(format!("run ply build --arch {arch} without --locked and commit ply.lock"))
@@ -502,6 +532,7 @@ impl SourceError {
             | Self::Stalled { .. }
             | Self::TooMany { .. }
             | Self::BrokenOff { .. }
+            | Self::NoFolder { .. }
             | Self::Read { .. } => true,
             Self::Status { status, .. } => *status >= 500,
             _ => false,

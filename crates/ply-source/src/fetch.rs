@@ -3,6 +3,7 @@
 use crate::fetcher::Fetcher;
 use crate::http::{Wanted, download};
 use crate::place::Place;
+use crate::sources::present;
 use crate::{DefaultSource, Entry, SourceError, SourceOrigin, parallel};
 use ply_image::{Image, ImageError, Origin, StoreWriter};
 use ply_manifest::{Digest, ImageName, Lock, LockedPackage, Manifest, Owner, PackageName, SourceSpec};
@@ -32,6 +33,12 @@ impl Fetcher {
         expected: Option<Digest>,
     ) -> Result<Entry, SourceError> {
         let place = Place::image(source, owner, image);
+        if expected.is_none()
+            && let Some(entry) = self.fetched_before(&place, image)?
+        {
+            return Ok(entry);
+        }
+        present(source)?;
         if expected.is_some() {
             let origin = source.to_string();
             return match self.fetch(&place, &place, &origin, image, expected) {
@@ -41,9 +48,6 @@ impl Fetcher {
                 },
                 result => result,
             };
-        }
-        if let Some(entry) = self.fetched_before(&place, image)? {
-            return Ok(entry);
         }
         let said = self.said(source, owner, image)?;
         let at = match said.src {

@@ -33,7 +33,7 @@ impl Fetcher {
     }
 
     /// What answers for a package whose manifest says nothing: `--source`, else the default.
-    pub(crate) fn usual_source(&self) -> &SourceSpec {
+    pub fn usual_source(&self) -> &SourceSpec {
         self.options.source.as_ref().unwrap_or(&self.options.default_source.spec)
     }
 

@@ -5,6 +5,7 @@ use crate::fetcher::Fetcher;
 use crate::listing::newest;
 use crate::mvs::Facts;
 use crate::place::owner_of;
+use crate::sources::present;
 use crate::{Entry, Found, Outdated, SourceError, Tree, TreeNode};
 use ply_image::Image;
 use ply_manifest::{
@@ -112,15 +113,32 @@ impl Fetcher {
         Ok(ranked.into_iter().map(|(_, found)| found).collect())
     }
 
-    /// All that a source has, from its catalog, else from its listing.
+    /// All that a source has: what its catalog says and, of a folder, what is in it. Someone who copies an image into a
+    /// registry's folder finds it there, and a folder's images say themselves what they are.
     fn everything(&self, source: &SourceSpec) -> Result<Vec<Found>, SourceError> {
+        present(source)?;
         let owner = Owner::default();
-        if let Some(catalog) = self.catalog(source, &owner)? {
-            return Ok(catalog::found(&catalog));
+        let catalog = self.catalog(source, &owner)?;
+        let known = catalog.is_some();
+        let mut found = catalog.map(|catalog| catalog::found(&catalog)).unwrap_or_default();
+        if known && source.folder().is_none() {
+            return Ok(found);
         }
-        let names = self.names(source, &owner);
-        if names.is_empty() && source.folder().is_none() {
-            let place = source.catalog(&owner);
+        for scanned in self.scanned(source, &owner, known)? {
+            let own = |f: &&mut Found| f.name == scanned.name && f.owner.as_ref().is_none_or(|o| *o == owner);
+            match found.iter_mut().find(own) {
+                Some(said) => said.add(scanned),
+                None => found.push(scanned),
+            }
+        }
+        Ok(found)
+    }
+
+    /// All that the listing of a source shows. `known`: there is a catalog, so that nothing is no error.
+    fn scanned(&self, source: &SourceSpec, owner: &Owner, known: bool) -> Result<Vec<Found>, SourceError> {
+        let names = self.listed(source, owner);
+        if names.is_empty() && !known && source.folder().is_none() {
+            let place = source.catalog(owner);
             return Err(SourceError::NotThere {
                 what: "a catalog (state.json)".to_owned(),
                 place: place.unwrap_or_else(|| source.to_string()),
@@ -130,13 +148,13 @@ impl Fetcher {
         }
         let few = names.len() <= MOST_OPENED;
         let one = |name: PackageName| -> Option<Found> {
-            let images = self.images(source, &owner, &name, &Range::Any).ok()?;
+            let images = self.images(source, owner, &name, &Range::Any).ok()?;
             let mut versions: Vec<Version> = images.iter().map(|i| i.version.clone()).collect();
             versions.dedup();
             versions.reverse();
             let top = versions.first()?;
             let archs: BTreeSet<Arch> = images.iter().filter(|i| i.version == *top).map(|i| i.arch).collect();
-            let manifest = images.last().filter(|_| few).and_then(|i| manifest_in_folder(source, &owner, i));
+            let manifest = images.last().filter(|_| few).and_then(|i| manifest_in_folder(source, owner, i));
             let line = |text: &Option<String>| text.as_deref().map(catalog::one_line);
             let package = manifest.as_ref().map(|m| &m.package);
             Some(Found::new(
@@ -185,7 +203,7 @@ impl Fetcher {
     /// Who brings what, with sizes. What the lock names and the store lacks is fetched.
     ///
     /// # Errors
-    /// As [`Self::ensure`]; a lock that lacks a package that something asks for is [`SourceError::LockWouldChange`].
+    /// As [`Self::ensure`]; a lock that lacks a package that something asks for is [`SourceError::StaleLock`].
     pub fn tree(&self, manifest: &Manifest, lock: &Lock) -> Result<Tree, SourceError> {
         let entries = self.ensure_lock(lock)?;
         let mut locked = BTreeMap::new();
@@ -238,7 +256,7 @@ fn children(
             continue;
         }
         let Some((facts, entry)) = locked.get(&ask.name) else {
-            return Err(SourceError::LockWouldChange { changes: vec![format!("{} is added", ask.name)] });
+            return Err(SourceError::StaleLock { name: ask.name.clone() });
         };
         let first = shown.insert(ask.name.clone());
         let below = if first { children(facts, root, locked, shown)? } else { Vec::new() };

@@ -39,6 +39,25 @@ impl Found {
         let line = paste_line(&name, versions.first());
         Self { owner, name, kind, description, license, versions, archs, line }
     }
+
+    /// Adds what the images of a folder say of themselves to what its catalog says of them.
+    pub(crate) fn add(&mut self, scanned: Self) {
+        // A catalog knows apps, layers and stacks; an image says that it is a base.
+        self.kind = scanned.kind.or(self.kind.take());
+        self.description = self.description.take().or(scanned.description);
+        self.license = self.license.take().or(scanned.license);
+        if scanned.versions.first() > self.versions.first() {
+            self.archs = scanned.archs;
+        } else if scanned.versions.first() == self.versions.first() {
+            self.archs.extend(scanned.archs);
+            self.archs.sort();
+            self.archs.dedup();
+        }
+        self.versions.extend(scanned.versions);
+        self.versions.sort_by(|a, b| b.cmp(a));
+        self.versions.dedup();
+        self.line = paste_line(&self.name, self.versions.first());
+    }
 }
 
 /// The line of a manifest that asks for a package: in the range of its newest version's first part, or of the first two where that

@@ -25,6 +25,14 @@ fn remember<T>(kept: &Mutex<BTreeMap<Place, T>>, place: &Place, value: T) {
     kept.lock().unwrap_or_else(|e| e.into_inner()).insert(place.clone(), value);
 }
 
+/// Fails where a source is a folder that is not there.
+pub(crate) fn present(source: &SourceSpec) -> Result<(), SourceError> {
+    match source.root() {
+        Some(path) if !path.exists() => Err(SourceError::NoFolder { origin: source.to_string(), path }),
+        _ => Ok(()),
+    }
+}
+
 impl Fetcher {
     /// The folder or `index.json` at a place; none where there is none.
     fn index(&self, place: &Place) -> Result<Option<Arc<Index>>, SourceError> {
@@ -114,8 +122,7 @@ impl Fetcher {
         match place {
             _ if !images.is_empty() => Ok(images),
             // A folder a package: this one is not there.
-            Place::File(_) if source.template().contains("{package}") => Ok(images),
-            Place::File(path) => Err(SourceError::Read { path, error: std::io::ErrorKind::NotFound.into() }),
+            Place::File(_) => present(source).map(|()| images),
             Place::Url(url) => Err(SourceError::NoIndex {
                 name: name.clone(),
                 url,
@@ -141,10 +148,16 @@ impl Fetcher {
 
     /// Every name that a source is known to have, from its catalog and its listing.
     pub(crate) fn names(&self, source: &SourceSpec, owner: &Owner) -> BTreeSet<PackageName> {
-        let mut names = match self.catalog(source, owner) {
-            Ok(Some(catalog)) => catalog::names(&catalog, owner),
-            _ => BTreeSet::new(),
-        };
+        let mut names = self.listed(source, owner);
+        if let Ok(Some(catalog)) = self.catalog(source, owner) {
+            names.extend(catalog::names(&catalog, owner));
+        }
+        names
+    }
+
+    /// Every name that a source lists, whatever its catalog says.
+    pub(crate) fn listed(&self, source: &SourceSpec, owner: &Owner) -> BTreeSet<PackageName> {
+        let mut names = BTreeSet::new();
         if let SourceSpec::Folder(template) = source {
             match template.strip_suffix("/{package}") {
                 // A folder a package: their names are the names.

@@ -259,6 +259,42 @@ fn search_outdated_and_tree_tell_what_there_is() {
 }
 
 #[test]
+fn a_search_sees_what_lies_beside_the_catalog_of_a_folder() {
+    let world = usual();
+    let catalog = r#"{ "packages": [
+        { "name": "debian", "type": "layer", "description": "the base", "versions": [
+            { "version": "13.0.0", "img": "debian-13.0.0-linux-x64.img" } ] },
+        { "namespace": "me", "name": "ssl", "type": "app", "versions": [
+            { "version": "9.0.0", "arch": "x64", "src": "https://else.example/ssl.img" } ] } ] }"#;
+    let folder = world.folder();
+    std::fs::write(folder.join("state.json"), catalog).unwrap();
+    let found = world.fetcher(&world.source()).search("").unwrap();
+    let shown: Vec<String> =
+        found.iter().map(|f| format!("{:?} {} {}", f.owner.is_some(), f.line, f.versions.len())).collect();
+    assert_eq!(
+        shown,
+        ["false debian = \"13\" 2", "false node = \"22\" 2", "false ssl = \"3\" 2", "true ssl = \"9\" 1"]
+    );
+    assert_eq!(found[0].kind.as_deref(), Some("base"));
+    assert_eq!(found[0].description.as_deref(), Some("the base"));
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_said_to_be_missing() {
+    let world = World::new();
+    let away = world.folder().join("away");
+    for source in [away.display().to_string(), format!("file://{}/{{owner}}/{{package}}", away.display())] {
+        let fetcher = world.fetcher(&source);
+        let asked = ["node@22", "node@22.5.0"].map(|r| fetcher.lookup(&r.parse().unwrap()).unwrap_err());
+        for error in asked.into_iter().chain([fetcher.search("node").unwrap_err()]) {
+            let expected = format!("the folder of the source {source} is not there: {}", away.display());
+            assert_eq!(error.to_string(), expected);
+            assert!(error.hint().unwrap().contains("ply config"), "{error}");
+        }
+    }
+}
+
+#[test]
 fn source_is_the_word_for_everything_without_an_alias() {
     let world = usual();
     let mut options = world.options("https://nowhere.invalid/{package}");

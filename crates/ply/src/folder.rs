@@ -43,7 +43,7 @@ impl Folder {
 
     /// Writes one of the two files whole: a temporary file beside it, then a rename.
     pub(crate) fn replace(path: &Path, text: &str) -> Result<(), Failure> {
-        ply_image::write_atomic(path, text.as_bytes())
+        ply_image::write_atomic(path, text.as_bytes(), ply_image::Access::Kept, ply_image::Lasts::PowerCut)
             .map_err(|why| Failure::new(format!("{} can't be written: {why}", path.display())))
     }
 }

@@ -16,7 +16,7 @@ pub use secrets::looks_like_a_credential;
 use crate::BuildError;
 
 /// What our own temporary files begin with, wherever they are.
-pub const TEMPORARY_PREFIX: &str = ".ply-tmp-";
+pub const TEMPORARY_PREFIX: &str = ply_image::PENDING_PREFIX;
 
 /// One entry of the directory.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -26,9 +26,9 @@ enum Job {
     Part(u32, Range<u64>),
 }
 
-/// Writes every file, and returns how many bytes that was, holes not counted.
+/// Writes every file of one layer, and returns how many bytes that was, holes not counted.
 pub(super) fn write_all(
-    image: &Image,
+    (layer, image): (usize, &Image),
     plan: &Plan,
     beneath: &Beneath,
     attributes: &Attributes<'_>,
@@ -37,7 +37,8 @@ pub(super) fn write_all(
     let block_size = image.block_size();
     let count = |file: &PlanFile| file.inode.stat.size.div_ceil(block_size);
     // In the order of the data, so that what lies together in the image is read together.
-    let mut order: Vec<u32> = (0..plan.files.len() as u32).collect();
+    let mut order: Vec<u32> =
+        (0..plan.files.len() as u32).filter(|at| plan.files[*at as usize].layer == layer).collect();
     order.sort_by_key(|at| place(&plan.files[*at as usize]));
     let mut jobs = Vec::new();
     let mut large = Vec::new();
@@ -48,6 +49,8 @@ pub(super) fn write_all(
             large.push(order[from]);
             let blocks = count(file);
             let parts = (0..blocks).step_by(PART as usize).map(|n| n..(n + PART).min(blocks));
+            // A part that is all hole is nothing to write: a sparse file of a terabyte has a quarter of a million.
+            let parts = parts.filter(|part| !is_hole(file, part));
             jobs.extend(parts.map(|part| Job::Part(order[from], part)));
             from += 1;
             continue;
@@ -101,6 +104,12 @@ fn place(file: &PlanFile) -> (u64, u32) {
         Body::File(blocks) if !blocks.sizes.is_empty() => (blocks.place(0).0, 0),
         _ => (0, 0),
     }
+}
+
+/// Whether these blocks of a file are all a hole.
+fn is_hole(file: &PlanFile, part: &Range<u64>) -> bool {
+    let Body::File(blocks) = &file.inode.body else { return false };
+    part.clone().all(|n| blocks.sizes.get(n as usize) == Some(&0))
 }
 
 struct Shared<'a> {
@@ -207,7 +216,7 @@ fn finish(
     out: &File,
 ) -> Result<()> {
     attributes
-        .apply(out.as_fd(), &file.inode.stat, file.inode.xattr)?
+        .apply(out.as_fd(), file.layer, &file.inode.stat, file.inode.xattr)?
         .map_err(|e| beneath.error("set the attributes of", plan, file.dir, &file.name, e))
 }
 

@@ -1,7 +1,7 @@
 //! What an extraction will make, known whole before the first name is made.
 
 use crate::error::Result;
-use crate::image::{Body, Image, Inode, Stat};
+use crate::image::{Body, Found, Image, Inode, Stat};
 use crate::tree::EntryKind;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 pub(super) struct PlanDir {
     pub(super) parent: u32,
     pub(super) name: OsString,
+    pub(super) layer: usize,
     pub(super) stat: Stat,
     pub(super) xattr: u32,
 }
@@ -20,6 +21,7 @@ pub(super) struct PlanDir {
 pub(super) struct PlanFile {
     pub(super) dir: u32,
     pub(super) name: OsString,
+    pub(super) layer: usize,
     pub(super) inode: Inode,
 }
 
@@ -50,14 +52,10 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn of(image: &Image, subtree: &Path) -> Result<Self> {
-        let mut collect = Collect {
-            plan: Self::default(),
-            at: Vec::new(),
-            names: HashMap::new(),
-            block: image.block_size(),
-        };
-        image.walk(subtree, &mut collect)?;
+    /// The plan of the directory `top` in these images, merged.
+    pub(super) fn of(images: &[&Image], top: Found) -> Result<Self> {
+        let mut collect = Collect { images, plan: Self::default(), at: Vec::new(), names: HashMap::new() };
+        crate::image::walk(images, top, &mut collect)?;
         Ok(collect.plan)
     }
 
@@ -74,42 +72,42 @@ impl Plan {
     }
 }
 
-struct Collect {
+struct Collect<'a> {
+    images: &'a [&'a Image],
     plan: Plan,
     /// The directories that the walk is in.
     at: Vec<u32>,
-    /// Files with several names, by the place of the inode.
-    names: HashMap<u64, u32>,
-    block: u64,
+    /// Files with several names, by layer and place of the inode.
+    names: HashMap<(usize, u64), u32>,
 }
 
-impl crate::image::Visit for Collect {
-    fn enter(&mut self, name: OsString, inode: Inode) -> Result<()> {
+impl crate::image::Visit for Collect<'_> {
+    fn enter(&mut self, name: OsString, layer: usize, inode: Inode) -> Result<()> {
         let number = self.plan.dirs.len() as u32;
         let parent = self.at.last().copied().unwrap_or(0);
-        self.plan.dirs.push(PlanDir { parent, name, stat: inode.stat, xattr: inode.xattr });
+        self.plan.dirs.push(PlanDir { parent, name, layer, stat: inode.stat, xattr: inode.xattr });
         self.at.push(number);
         Ok(())
     }
 
-    fn entry(&mut self, name: OsString, inode: Inode) -> Result<()> {
+    fn entry(&mut self, name: OsString, layer: usize, inode: Inode) -> Result<()> {
         let dir = self.at.last().copied().unwrap_or(0);
         match inode.stat.kind {
             EntryKind::File => {
                 if inode.stat.links > 1
-                    && let Some(file) = self.names.get(&inode.place).copied()
+                    && let Some(file) = self.names.get(&(layer, inode.place)).copied()
                 {
                     self.plan.links.push(PlanLink { dir, name, file });
                     return Ok(());
                 }
                 if inode.stat.links > 1 {
-                    self.names.insert(inode.place, self.plan.files.len() as u32);
+                    self.names.insert((layer, inode.place), self.plan.files.len() as u32);
                 }
                 if let Body::File(blocks) = &inode.body {
-                    let stored = blocks.stored(inode.stat.size, self.block);
+                    let stored = blocks.stored(inode.stat.size, self.images[layer].block_size());
                     self.plan.bytes = self.plan.bytes.saturating_add(stored);
                 }
-                self.plan.files.push(PlanFile { dir, name, inode });
+                self.plan.files.push(PlanFile { dir, name, layer, inode });
             }
             EntryKind::Symlink | EntryKind::Fifo => self.plan.others.push(PlanOther { dir, name, inode }),
             _ => {

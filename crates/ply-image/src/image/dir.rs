@@ -18,6 +18,8 @@ pub struct DirEntry {
     pub kind: EntryKind,
     /// Where its inode is.
     pub(crate) place: u64,
+    /// The number that its inode must have: the kernel knows an inode by it alone.
+    pub(crate) number: u32,
 }
 
 /// Where a listing is.
@@ -27,17 +29,37 @@ pub(crate) struct Listing {
     pub(crate) offset: u16,
     /// Its length without the kernel's room for `.` and `..`.
     pub(crate) bytes: u32,
+    /// How many entries its index has, which stands behind its inode.
+    pub(crate) indexed: u16,
 }
 
-/// Takes name, kind and place of an entry, and says whether to go on.
-type With<'a> = &'a mut dyn FnMut(&[u8], EntryKind, u64) -> Result<bool>;
+/// One entry as it stands in a listing.
+struct Raw<'a> {
+    name: &'a [u8],
+    kind: EntryKind,
+    place: u64,
+    number: u32,
+}
+
+/// A run of a listing: where it begins, and its first name. That is what an index of a directory points to.
+pub(super) struct Run {
+    /// In bytes from the beginning of the listing.
+    pub(super) offset: u32,
+    /// Where its metadata block is, from the beginning of the table.
+    pub(super) block: u64,
+    /// The first name in it.
+    pub(super) name: Vec<u8>,
+}
+
+/// Takes an entry, and says whether to go on.
+type With<'a> = &'a mut dyn FnMut(Raw<'_>) -> Result<bool>;
 
 impl Image {
     /// What a listing holds, in its own order, which must be sorted.
     pub(crate) fn list(&self, listing: &Listing) -> Result<Vec<DirEntry>> {
         let mut entries: Vec<DirEntry> = Vec::new();
-        self.each_entry(listing, &mut |name, kind, place| {
-            let entry = DirEntry { name: OsString::from_vec(name.to_vec()), kind, place };
+        self.each_entry(listing, None, &mut |Raw { name, kind, place, number }| {
+            let entry = DirEntry { name: OsString::from_vec(name.to_vec()), kind, place, number };
             // Two entries of one name would make two things out of one path.
             if entries.last().is_some_and(|last| last.name >= entry.name) {
                 return Err(self.damaged("a directory is not sorted"));
@@ -54,17 +76,24 @@ impl Image {
     /// The place of the inode with this name.
     pub(crate) fn find_in(&self, listing: &Listing, wanted: &[u8]) -> Result<Option<u64>> {
         let mut found = None;
-        self.each_entry(listing, &mut |name, _, place| {
-            if name == wanted {
-                found = Some(place);
+        self.each_entry(listing, None, &mut |entry| {
+            if entry.name == wanted {
+                found = Some(entry.place);
             }
-            Ok(name < wanted)
+            Ok(entry.name < wanted)
         })?;
         Ok(found)
     }
 
-    /// Calls `with` for each entry until it says false.
-    fn each_entry(&self, listing: &Listing, with: With<'_>) -> Result<()> {
+    /// The runs of a listing.
+    pub(super) fn runs(&self, listing: &Listing) -> Result<Vec<Run>> {
+        let mut runs = Vec::new();
+        self.each_entry(listing, Some(&mut runs), &mut |_| Ok(true))?;
+        Ok(runs)
+    }
+
+    /// Calls `with` for each entry until it says false, and notes each run where asked to.
+    fn each_entry(&self, listing: &Listing, mut runs: Option<&mut Vec<Run>>, with: With<'_>) -> Result<()> {
         if listing.bytes == 0 {
             return Ok(());
         }
@@ -81,10 +110,14 @@ impl Image {
         let mut left = i64::from(listing.bytes);
         let mut name = [0; NAME_MAX + 1];
         while left > 0 {
+            let offset = (i64::from(listing.bytes) - left) as u32;
+            let at = reader.block_at();
             let head: [u8; 12] = reader.array()?;
             left -= 12;
             let count = le32(&head, 0) as usize + 1;
             let block = u64::from(le32(&head, 4));
+            let first = le32(&head, 8);
+            let known = runs.as_ref().map_or(0, |runs| runs.len());
             if count > DIR_RUN {
                 return Err(self.damaged("a directory has an impossible run"));
             }
@@ -110,7 +143,14 @@ impl Image {
                     kind::SOCKET => EntryKind::Socket,
                     _ => return Err(self.damaged("a directory has an entry of unknown type")),
                 };
-                if !with(name, kind, block << 16 | u64::from(le16(&entry, 0)))? {
+                if let Some(runs) = runs.as_mut().filter(|runs| runs.len() == known) {
+                    let block = at.saturating_sub(self.sb.dir_table);
+                    runs.push(Run { offset, block, name: name.to_vec() });
+                }
+                let place = block << 16 | u64::from(le16(&entry, 0));
+                // The difference to the run's number is signed.
+                let number = first.wrapping_add_signed(i32::from(le16(&entry, 2) as i16));
+                if !with(Raw { name, kind, place, number })? {
                     return Ok(());
                 }
             }

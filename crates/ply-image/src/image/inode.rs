@@ -160,17 +160,26 @@ impl Image {
 
     fn dir_inode(&self, mut inode: Inode, extended: bool, reader: &mut MetaReader<'_>) -> Result<Inode> {
         let (block, offset, size);
+        let mut indexed = 0;
         if extended {
             let rest: [u8; 24] = reader.array()?;
             (inode.stat.links, size, block) = (le32(&rest, 0), le32(&rest, 4), le32(&rest, 8));
-            (offset, inode.xattr) = (le16(&rest, 18), le32(&rest, 20));
+            (indexed, offset, inode.xattr) = (le16(&rest, 16), le16(&rest, 18), le32(&rest, 20));
         } else {
             let rest: [u8; 16] = reader.array()?;
             (block, inode.stat.links, size) = (le32(&rest, 0), le32(&rest, 4), u32::from(le16(&rest, 8)));
             offset = le16(&rest, 10);
         }
-        inode.body = Body::Dir(Listing { block, offset, bytes: size.saturating_sub(DIR_EXTRA) });
+        inode.body = Body::Dir(Listing { block, offset, bytes: size.saturating_sub(DIR_EXTRA), indexed });
         Ok(inode)
+    }
+
+    /// What stands behind the inode of a large directory: its index.
+    pub(super) fn behind_dir(&self, place: u64) -> Result<MetaReader<'_>> {
+        let at = self.sb.inode_table.saturating_add(place >> 16);
+        let mut reader = MetaReader::new(self, at, (place & 0xffff) as usize)?;
+        reader.array::<40>()?;
+        Ok(reader)
     }
 
     fn file_inode(&self, mut inode: Inode, extended: bool, reader: &mut MetaReader<'_>) -> Result<Inode> {

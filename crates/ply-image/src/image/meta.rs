@@ -71,6 +71,7 @@ impl Image {
 pub(super) struct MetaReader<'a> {
     image: &'a Image,
     block: Arc<MetaBlock>,
+    at: u64,
     offset: usize,
 }
 
@@ -81,7 +82,13 @@ impl<'a> MetaReader<'a> {
         if offset > block.bytes.len() {
             return Err(image.damaged("its metadata points outside of it"));
         }
-        Ok(Self { image, block, offset })
+        Ok(Self { image, block, at, offset })
+    }
+
+    /// Where the block begins in which the next byte stands.
+    pub(super) fn block_at(&self) -> u64 {
+        // At the end of a full block the next byte is the first of the next one.
+        if self.offset == META { self.block.next } else { self.at }
     }
 
     /// Fills `out`.
@@ -93,7 +100,8 @@ impl<'a> MetaReader<'a> {
                 if self.block.bytes.len() != META {
                     return Err(self.image.damaged("its metadata ends too early"));
                 }
-                self.block = self.image.meta_block(self.block.next)?;
+                self.at = self.block.next;
+                self.block = self.image.meta_block(self.at)?;
                 self.offset = 0;
                 continue;
             }

@@ -3,9 +3,10 @@
 use super::lock::{self, FileLock};
 use super::record::{self, Record};
 use super::{IMAGE, LOCK, MANIFEST, TREE};
+use crate::bounded::read_text_at_most;
 use crate::error::{ImageError, Result};
-use crate::extract::ExtractOptions;
-use crate::image::{Image, LOCK_PATH, MANIFEST_PATH};
+use crate::extract::{ExtractOptions, Owners};
+use crate::image::{Image, LOCK_PATH, MANIFEST_PATH, RULES, TEXT_LIMIT};
 use ply_manifest::{Digest, ImageName, Lock, Manifest};
 use std::collections::BTreeMap;
 use std::os::unix::fs::DirBuilderExt;
@@ -38,16 +39,13 @@ pub struct Entry {
     /// Where it was fetched from last; none for what was built or inserted from a file.
     pub source: Option<String>,
     pub(crate) sources: BTreeMap<String, u64>,
+    checked: u32,
 }
 
 impl Entry {
     /// Reads an entry's record; none where it is not there, not whole or known to be damaged.
     pub(super) fn load(dir: &Path, digest: Digest) -> Result<Option<Self>> {
-        let Some(record) = Record::read(dir)? else { return Ok(None) };
-        if dir.join(DAMAGED).exists() {
-            return Ok(None);
-        }
-        Ok(Some(Self::from_record(dir, digest, record)))
+        Ok(Record::of_whole(dir)?.map(|record| Self::from_record(dir, digest, record)))
     }
 
     pub(super) fn from_record(dir: &Path, digest: Digest, record: Record) -> Self {
@@ -62,6 +60,7 @@ impl Entry {
             bytes: record.bytes,
             source,
             sources: record.sources,
+            checked: record.checked,
         }
     }
 
@@ -70,7 +69,8 @@ impl Entry {
     /// # Errors
     /// [`ImageError::Io`].
     pub fn manifest_text(&self) -> Result<String> {
-        std::fs::read_to_string(&self.manifest_path).map_err(ImageError::io("read", &self.manifest_path))
+        read_text_at_most(&self.manifest_path, TEXT_LIMIT)
+            .map_err(ImageError::io("read", &self.manifest_path))
     }
 
     /// The lock's text, where the image has one.
@@ -79,7 +79,7 @@ impl Entry {
     /// [`ImageError::Io`].
     pub fn lock_text(&self) -> Result<Option<String>> {
         match &self.lock_path {
-            Some(path) => std::fs::read_to_string(path).map(Some).map_err(ImageError::io("read", path)),
+            Some(path) => read_text_at_most(path, TEXT_LIMIT).map(Some).map_err(ImageError::io("read", path)),
             None => Ok(None),
         }
     }
@@ -112,6 +112,25 @@ impl Entry {
         Image::open(&self.image)
     }
 
+    /// Makes sure that the image may be mounted or extracted: [`Image::check`] is done when it enters the store, and
+    /// here, once, for what an older ply entered. The store's own record remembers it.
+    ///
+    /// # Errors
+    /// As [`Image::check`].
+    pub fn check(&self) -> Result<()> {
+        if self.checked >= RULES {
+            return Ok(());
+        }
+        self.open()?.check()?;
+        let (Some(store), Some(mut record)) = (self.dir.parent(), Record::read(&self.dir)?) else {
+            return Ok(());
+        };
+        record.checked = RULES;
+        // Where it can't be written it is looked at again the next time.
+        let _ = record.replace(store, &self.dir);
+        Ok(())
+    }
+
     /// Where the image is or would be extracted to.
     pub fn tree(&self) -> PathBuf {
         self.dir.join(TREE)
@@ -141,7 +160,7 @@ impl Entry {
             .mode(0o700)
             .create(&temporary)
             .map_err(ImageError::io("create", &temporary))?;
-        let options = ExtractOptions { threads, owners: true, ..ExtractOptions::default() };
+        let options = ExtractOptions { threads, owners: Owners::Image, ..ExtractOptions::default() };
         let done = self.open()?.extract(&temporary, &options).and_then(|_| {
             // Without it a crash could leave names without bytes under the final name.
             sync_filesystem(&temporary)?;

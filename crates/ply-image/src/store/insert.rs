@@ -1,7 +1,7 @@
 //! How images come in.
 
 use super::clean::alone;
-use super::entry::{DAMAGED, Entry};
+use super::entry::Entry;
 use super::lock::{self, flock};
 use super::record::{RECORD, Record, identity, sync_dir, write_synced};
 use super::{IMAGE, LOCK, MANIFEST, Store, TEMPORARY};
@@ -134,6 +134,9 @@ impl Store {
             ImageError::Damaged { why, .. } => ImageError::Damaged { image: path.to_owned(), why },
             ImageError::NoManifest(_) => ImageError::NoManifest(path.to_owned()),
             ImageError::BadManifest { why, .. } => ImageError::BadManifest { image: path.to_owned(), why },
+            ImageError::Forbidden { path: inside, what, .. } => {
+                ImageError::Forbidden { image: path.to_owned(), path: inside, what }
+            }
             other => other,
         })
     }
@@ -181,7 +184,9 @@ impl Store {
             });
         }
         let lock = image.lock_text()?;
-        let mut record = Record::new(origin.image, bytes, lock.is_some());
+        // Here and once: what stands in the store may be mounted.
+        image.check()?;
+        let mut record = Record::new(origin.image, bytes, &manifest, lock.as_deref());
         record.sources.extend(origin.source.map(|source| (source, now())));
         write_synced(&folder.join(MANIFEST), manifest.as_bytes())?;
         if let Some(lock) = lock {
@@ -216,26 +221,21 @@ impl Store {
     /// The entry that is there already, with the new source added; none where it was damaged and is now out of the
     /// way, or has just gone.
     fn keep_present(&self, place: &Path, digest: Digest, new: &Record) -> Result<Option<Entry>> {
-        let whole = std::fs::metadata(place.join(IMAGE)).is_ok_and(|m| m.len() == new.bytes)
-            && !place.join(DAMAGED).exists();
-        let present = if whole { Record::read(place)? } else { None };
-        let Some(mut present) = present else {
+        let Some(mut present) = Record::of_whole(place)? else {
             // Who runs it may have its extracted tree mounted.
             let Some(_lock) = alone(place)? else { return Err(ImageError::Running(digest)) };
-            self.put_aside(place)?;
+            match self.put_aside(place) {
+                // Out of the way is enough: a tree of mapped ids is left for gc, which may remove it.
+                Err(_) if !place.exists() => {}
+                done => done?,
+            }
             return Ok(None);
         };
-        if !new.sources.is_empty() {
+        if !new.sources.is_empty() || present.checked < new.checked {
             present.sources.extend(new.sources.clone());
+            present.checked = new.checked;
             // Made in the store's folder, so that its time tells others that something changed.
-            let temporary = self.dir().join(format!("{TEMPORARY}{}.json", lock::token()));
-            present.write(&temporary)?;
-            let at = place.join(RECORD);
-            if let Err(e) = std::fs::rename(&temporary, &at) {
-                let _ = std::fs::remove_file(&temporary);
-                if e.kind() != io::ErrorKind::NotFound {
-                    return Err(ImageError::io("write", &at)(e));
-                }
+            if !present.replace(self.dir(), place)? {
                 return Ok(None);
             }
         }

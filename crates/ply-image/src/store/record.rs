@@ -1,6 +1,10 @@
 //! The record in each entry's folder, and what a manifest says of the image that it is in.
 
+use super::entry::DAMAGED;
+use super::{IMAGE, LOCK, MANIFEST, TEMPORARY, lock};
+use crate::bounded::{OWN_FILE_MAX, read_at_most};
 use crate::error::{ImageError, Result};
+use crate::image::RULES;
 use ply_manifest::{ImageName, PackageName, Version};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -23,8 +27,15 @@ pub(crate) struct Record {
     pub(crate) bytes: u64,
     /// Whether it has a lock.
     pub(crate) has_lock: bool,
+    /// The sizes of the manifest and of the lock beside it, in bytes. Entries of the first plys don't say them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    beside: Option<(u64, u64)>,
     /// Where it was fetched from, and the order in which that was last seen.
     pub(crate) sources: BTreeMap<String, u64>,
+    /// The number of the rules by which [`Image::check`](crate::Image::check) found it good; 0 where it was entered
+    /// before there were any.
+    #[serde(default)]
+    pub(crate) checked: u32,
 }
 
 #[derive(Deserialize)]
@@ -33,14 +44,44 @@ struct FormatOnly {
 }
 
 impl Record {
-    pub(crate) fn new(image: ImageName, bytes: u64, has_lock: bool) -> Self {
-        Self { format: FORMAT, image, bytes, has_lock, sources: BTreeMap::new() }
+    pub(crate) fn new(image: ImageName, bytes: u64, manifest: &str, lock: Option<&str>) -> Self {
+        let beside = Some((manifest.len() as u64, lock.map_or(0, str::len) as u64));
+        Self {
+            format: FORMAT,
+            image,
+            bytes,
+            has_lock: lock.is_some(),
+            beside,
+            sources: BTreeMap::new(),
+            checked: RULES,
+        }
+    }
+
+    /// The record of an entry that can be used: marked as damaged by nobody, its files all there and of the size that
+    /// they had. What is not whole counts as absent, so that it is fetched or built again.
+    pub(super) fn of_whole(folder: &Path) -> Result<Option<Self>> {
+        let record = match Self::read(folder) {
+            Err(ImageError::BadRecord { .. }) => return Ok(None),
+            other => other?,
+        };
+        Ok(record.filter(|record| record.is_whole(folder)))
+    }
+
+    fn is_whole(&self, folder: &Path) -> bool {
+        let is = |name: &str, bytes: Option<u64>| {
+            std::fs::symlink_metadata(folder.join(name))
+                .is_ok_and(|m| m.is_file() && bytes.is_none_or(|bytes| m.len() == bytes))
+        };
+        is(IMAGE, Some(self.bytes))
+            && is(MANIFEST, self.beside.map(|(manifest, _)| manifest))
+            && (!self.has_lock || is(LOCK, self.beside.map(|(_, lock)| lock)))
+            && !folder.join(DAMAGED).exists()
     }
 
     /// The record of a folder; none where the folder or the record is gone.
     pub(crate) fn read(folder: &Path) -> Result<Option<Self>> {
         let path = folder.join(RECORD);
-        let text = match std::fs::read(&path) {
+        let text = match read_at_most(&path, OWN_FILE_MAX) {
             Ok(text) => text,
             Err(e)
                 if matches!(e.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) =>
@@ -56,6 +97,25 @@ impl Record {
             return Err(ImageError::NewerFormat { path, found: format, known: FORMAT });
         }
         serde_json::from_slice(&text).map(Some).map_err(bad)
+    }
+
+    /// Puts the record in the place of the one in `folder`, by way of `store`, the folder above. Says whether the
+    /// folder was still there.
+    pub(crate) fn replace(&self, store: &Path, folder: &Path) -> Result<bool> {
+        let temporary = store.join(format!("{TEMPORARY}{}.json", lock::token()));
+        self.write(&temporary)?;
+        let at = folder.join(RECORD);
+        match std::fs::rename(&temporary, &at) {
+            Ok(()) => Ok(true),
+            Err(e) => {
+                let _ = std::fs::remove_file(&temporary);
+                if e.kind() == std::io::ErrorKind::NotFound {
+                    Ok(false)
+                } else {
+                    Err(ImageError::io("write", &at)(e))
+                }
+            }
+        }
     }
 
     /// Writes the record to a file of this name and syncs it.

@@ -3,8 +3,9 @@
 use super::entry::DAMAGED;
 use super::record::{Record, write_synced};
 use super::{IMAGE, LOCK, MANIFEST, Store};
+use crate::bounded::read_text_at_most;
 use crate::error::Result;
-use crate::image::Image;
+use crate::image::{Image, TEXT_LIMIT};
 use crate::pack::digest_of;
 use ply_manifest::{Digest, ImageName};
 use std::fs::File;
@@ -107,7 +108,8 @@ fn check(place: &Path, digest: &Digest) -> Option<std::result::Result<u64, Strin
 fn beside(place: &Path, file: File) -> std::result::Result<(), String> {
     let record = Record::read(place).map_err(|e| e.to_string())?.ok_or("it has no record")?;
     let image = Image::from_file(file, &place.join(IMAGE)).map_err(|e| e.to_string())?;
-    let text = |name: &str| std::fs::read_to_string(place.join(name)).ok();
+    image.check().map_err(|e| e.to_string())?;
+    let text = |name: &str| read_text_at_most(&place.join(name), TEXT_LIMIT).ok();
     if Some(image.manifest_text().map_err(|e| e.to_string())?) != text(MANIFEST) {
         return Err("the manifest beside its image is another one".to_owned());
     }

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-use ply_image::{ExtractOptions, Image, PackOptions, Packed, ScanOptions, Tree};
+use ply_image::{ExtractOptions, Image, Owners, PackOptions, Packed, ScanOptions, Tree};
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr};
 use std::fs::File;
@@ -144,7 +144,7 @@ pub(crate) fn pack_to(tree: &Tree, options: &PackOptions, image: &Path) -> Packe
 /// What our own extraction makes.
 pub(crate) fn extracted(image: &Path, target: &Path) -> Look {
     std::fs::create_dir(target).unwrap();
-    let options = ExtractOptions { owners: true, threads: 2, ..ExtractOptions::default() };
+    let options = ExtractOptions { owners: Owners::Image, threads: 2, ..ExtractOptions::default() };
     Image::open(image).unwrap().extract(target, &options).unwrap();
     look(target)
 }
@@ -225,4 +225,65 @@ pub(crate) fn all_agree(dir: &Path) -> Packed {
     same("unsquashfs", &unsquashed(&image, &temp.path().join("theirs")), &wanted);
     same("mounted", &mounted(&image, &temp.path().join("mount")), &wanted);
     packed
+}
+
+/// An image whose metadata is not compressed, so that a changed byte is a changed field.
+pub(crate) fn plain_image(dir: &Path, image: &Path) {
+    let mut command = Command::new("mksquashfs");
+    command.arg(dir).arg(image).args(["-comp", "zstd", "-quiet", "-no-progress", "-noappend"]);
+    run(command.args(["-noI", "-noX", "-noF", "-noD", "-always-use-fragments"]));
+}
+
+/// A plain image of a small tree with chosen names, for a test to change.
+pub(crate) struct Crafted {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) temp: tempfile::TempDir,
+}
+
+impl Crafted {
+    pub(crate) fn new(make: impl FnOnce(&Path)) -> Self {
+        let temp = tempfile::tempdir().unwrap();
+        let (dir, image) = (temp.path().join("tree"), temp.path().join("plain.img"));
+        std::fs::create_dir(&dir).unwrap();
+        make(&dir);
+        plain_image(&dir, &image);
+        Self { bytes: std::fs::read(&image).unwrap(), temp }
+    }
+
+    /// The only place of these bytes at or behind `from`.
+    pub(crate) fn find(&self, what: &[u8], from: usize) -> usize {
+        let places: Vec<usize> =
+            (from..=self.bytes.len() - what.len()).filter(|at| self.bytes[*at..].starts_with(what)).collect();
+        assert_eq!(places.len(), 1, "{what:?} is there {} times", places.len());
+        places[0]
+    }
+
+    pub(crate) fn field(&self, at: usize) -> u64 {
+        u64::from_le_bytes(self.bytes[at..at + 8].try_into().unwrap())
+    }
+
+    pub(crate) fn dir_table(&self) -> usize {
+        self.field(72) as usize
+    }
+
+    pub(crate) fn inode_table(&self) -> usize {
+        self.field(64) as usize
+    }
+
+    pub(crate) fn replace(&mut self, at: usize, with: &[u8]) {
+        self.bytes[at..at + with.len()].copy_from_slice(with);
+    }
+
+    pub(crate) fn rename(&mut self, from: &[u8], to: &[u8]) {
+        assert_eq!(from.len(), to.len());
+        let at = self.find(from, self.dir_table());
+        self.replace(at, to);
+    }
+
+    /// Writes it to a file and gives its path.
+    pub(crate) fn save(&self) -> PathBuf {
+        let image = self.temp.path().join("crafted.img");
+        std::fs::write(&image, &self.bytes).unwrap();
+        image
+    }
 }

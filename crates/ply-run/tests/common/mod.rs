@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+/// How long what must happen may take: it ends a test that hangs, and no loaded machine comes near.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
 /// Who runs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Who {
@@ -231,7 +234,7 @@ impl Running {
     }
 
     pub(crate) fn finish_all(mut self) -> (i32, String, String) {
-        let status = wait_at_most(&mut self.child, Duration::from_secs(20));
+        let status = wait_at_most(&mut self.child, PATIENCE);
         self.out.read_to_string(&mut self.seen).unwrap();
         let mut err = String::new();
         self.child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
@@ -258,7 +261,7 @@ impl Screen {
     }
 
     pub(crate) fn wait_for(&mut self, text: &str) {
-        let until = Instant::now() + Duration::from_secs(20);
+        let until = Instant::now() + PATIENCE;
         while !self.seen.contains(text) {
             assert!(Instant::now() < until, "no {text:?} in {:?}", self.seen);
             std::thread::sleep(Duration::from_millis(10));
@@ -284,7 +287,7 @@ impl Screen {
     }
 
     pub(crate) fn finish(&mut self) -> i32 {
-        let until = Instant::now() + Duration::from_secs(20);
+        let until = Instant::now() + PATIENCE;
         loop {
             self.look();
             if let Some(status) = self.child.try_wait().unwrap() {

@@ -31,6 +31,9 @@ pub(crate) fn run(args: SearchArgs, context: &Context) -> Result<ExitCode, Failu
     let found = fetcher.search(&args.term)?;
     if args.json {
         output::json(&found)?;
+    } else if found.is_empty() && args.term.trim().is_empty() {
+        return Err(Failure::new(format!("the source has no packages: {}", fetcher.usual_source()))
+            .hint("put images there, or name another source with --source"));
     } else if found.is_empty() {
         return Err(Failure::new(format!("nothing is called or described as {:?}", args.term))
             .hint("ply search alone lists everything that the source has"));

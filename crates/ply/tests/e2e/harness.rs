@@ -273,9 +273,10 @@ impl Running {
         assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
     }
 
-    /// Waits for its end, at most `limit`.
+    /// Waits for its end, at most `limit` on a quiet machine.
     #[track_caller]
     pub(crate) fn wait(&mut self, limit: Duration) -> Done {
+        let limit = limit * PATIENCE;
         let started = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().expect("wait") {
@@ -305,9 +306,13 @@ impl Drop for Running {
     }
 }
 
-/// Waits until `ready` gives something, at most `limit`.
+/// A limit only ends a test that hangs: a loaded machine gets this many times as long.
+const PATIENCE: u32 = 10;
+
+/// Waits until `ready` gives something, at most `limit` on a quiet machine.
 #[track_caller]
 pub(crate) fn eventually<T>(what: &str, limit: Duration, mut ready: impl FnMut() -> Option<T>) -> T {
+    let limit = limit * PATIENCE;
     let started = Instant::now();
     loop {
         if let Some(value) = ready() {

