@@ -348,13 +348,13 @@ fn check_workdir(
 fn check_limits(limits: &PlannedLimits) -> Result<(), RunError> {
     if let Some(bytes) = limits.memory_bytes.filter(|bytes| *bytes < LEAST_MEMORY) {
         return Err(RunError::usage(
-            format!("no app starts in {} of memory", ply_manifest::Bytes(bytes)),
+            format!("too little memory for any app: {bytes} B"),
             "write a size with its unit, as in --mem 512M or mem = \"512M\"; the least is 1M",
         ));
     }
     if limits.pids < LEAST_PIDS {
         return Err(RunError::usage(
-            format!("no app starts with a limit of {} processes", limits.pids),
+            format!("too few processes for any app: {}", limits.pids),
             format!("the init of the box is one and the app another: write {LEAST_PIDS} or more"),
         ));
     }
