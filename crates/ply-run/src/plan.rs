@@ -13,7 +13,7 @@ use ply_manifest::{
     Signal,
 };
 use ply_sandbox::Host;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -126,7 +126,7 @@ pub enum IdMode {
 }
 
 /// The limits of one instance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedLimits {
     /// Memory in bytes, or none.
     pub memory_bytes: Option<u64>,
@@ -561,7 +561,7 @@ fn environment(
 
 /// What the host doesn't give and this run asks for. (`RLIMIT_NPROC` holds the number of processes in any case
 /// where there is a user namespace.)
-fn host_notices(host: &Host, limits: &PlannedLimits) -> Vec<String> {
+pub(crate) fn host_notices(host: &Host, limits: &PlannedLimits) -> Vec<String> {
     let lacks = [
         ("mem", limits.memory_bytes.is_some() && !host.enforced.memory),
         ("cpu", limits.cpu_millis.is_some() && !host.enforced.cpu),

@@ -1,6 +1,7 @@
 //! A spec turned into what the child can use without allocating: C strings, sizes as text, ids checked. And the
 //! way back: from a failed step and an index to the sentence with the path in it.
 
+use crate::defences::{Defence, stands};
 use crate::inside::{Buffer, attach, beneath, copy, new_file};
 use crate::rootfs::{self, Overlay, must};
 use crate::sys::{self, NO_DEV, NO_EXEC, NO_SUID, READ_ONLY, Sys};
@@ -114,9 +115,9 @@ impl Plan {
                 Ids::Leased { start, .. } => (start, start),
                 _ => (0, 0),
             },
-            size: c(&spec.scratch_bytes.to_string())?,
+            size: c(&sized(spec.scratch_bytes).to_string())?,
             // tmpfs doesn't count its inodes as bytes; a page each keeps a flood of empty files in bounds.
-            inodes: c(&(spec.scratch_bytes / 4096).max(16_384).to_string())?,
+            inodes: c(&sized((spec.scratch_bytes / 4096).max(16_384)).to_string())?,
         })
     }
 
@@ -208,7 +209,8 @@ impl Plan {
 
 impl Target {
     fn attributes(&self) -> u64 {
-        NO_SUID | NO_DEV | if self.read_only { READ_ONLY } else { 0 }
+        let read_only = self.read_only && stands(Defence::ReadOnly);
+        NO_SUID | NO_DEV | if read_only { READ_ONLY } else { 0 }
     }
 
     fn open(&self) -> Sys<OwnedFd> {
@@ -300,6 +302,11 @@ impl Device {
         drop(new_file(dev, &self.name, 0o666)?);
         attach(mount, &beneath(dev, &self.name, OFlags::PATH)?)
     }
+}
+
+/// A size as tmpfs takes it, to which 0 is none.
+fn sized(size: u64) -> u64 {
+    if stands(Defence::Sizes) { size } else { 0 }
 }
 
 /// A relative path with no tricks.

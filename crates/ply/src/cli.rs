@@ -49,6 +49,7 @@ pub(crate) enum Verb {
     Run(Box<commands::run::RunArgs>),
     Exec(commands::exec::ExecArgs),
     Ps(commands::ps::PsArgs),
+    Stats(commands::stats::StatsArgs),
     Logs(commands::logs::LogsArgs),
     Stop(commands::stop::StopArgs),
     Restart(commands::restart::RestartArgs),

@@ -87,6 +87,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Run(args) => commands::run::run(*args, &context).map_err(|f| f.unless_coded(PLY_FAILED)),
         Verb::Exec(args) => commands::exec::run(args, &context),
         Verb::Ps(args) => commands::ps::run(args, &context),
+        Verb::Stats(args) => commands::stats::run(args, &context),
         Verb::Logs(args) => commands::logs::run(args, &context),
         Verb::Stop(args) => commands::stop::run(args, &context),
         Verb::Restart(args) => commands::restart::run(args, &context),

@@ -50,8 +50,13 @@ fn escaped(json: &str) -> String {
 /// Prints one line. A reader that went away ends the program in silence, as a pipe does; any other fault of
 /// standard output is an error, since the result is then not where it was asked for.
 pub(crate) fn put(line: &str) {
+    put_raw(&format!("{line}\n"));
+}
+
+/// The same for text that is no line, such as a terminal's codes.
+pub(crate) fn put_raw(text: &str) {
     let mut out = std::io::stdout().lock();
-    match writeln!(out, "{line}").and_then(|()| out.flush()) {
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => {}
         Err(why) if why.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
         Err(why) => {

@@ -233,6 +233,8 @@ impl Deeds {
             status: Status::Starting,
             since_ms: now_ms(),
             exit_code: None,
+            ended_by: None,
+            limits: Some(plan.limits),
             restarts: self.pool.starts(slot),
             health: None,
             address: None,
