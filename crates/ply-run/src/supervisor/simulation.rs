@@ -1,6 +1,6 @@
 //! Years of an app in seconds: random programs, random operators, a clock that jumps. After each step the rules of
-//! the supervisor are checked against a bookkeeping of its own. `PLY_SIM_STEPS` says how many steps (a million in
-//! the long campaign), `PLY_SIM_SEED` repeats a run.
+//! the supervisor are checked against a bookkeeping of its own. `PLY_SIM_STEPS` says how many steps (else a
+//! million), `PLY_SIM_SEED` repeats a run.
 
 use super::*;
 use std::collections::BTreeSet;
@@ -481,7 +481,7 @@ impl World {
 #[test]
 fn a_random_life_keeps_every_rule() {
     let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<u64>().ok());
-    let steps = number("PLY_SIM_STEPS").unwrap_or(60_000);
+    let steps = number("PLY_SIM_STEPS").unwrap_or(1_000_000);
     let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let seed = number("PLY_SIM_SEED").unwrap_or(clock.as_nanos() as u64) | 1;
     println!("PLY_SIM_SEED={seed} PLY_SIM_STEPS={steps}");
