@@ -83,6 +83,12 @@ fn a_users_unit_gives_its_own_subtree() {
     done(unit).expect(0);
     let row = eventually("the user's unit runs", || Who::User.running("userunit"));
     let cgroup = row.cgroup();
+    let mut x = Who::Root.command("sh");
+    x.args(["-c", "cd /sys/fs/cgroup/user.slice/user-4711.slice/user@4711.service/app.slice; ls -lan . lane*; getfattr -d -m - lane* *"]);
+    eprintln!("{}", done(x).out);
+    let mut x = Who::User.command("sh");
+    x.args(["-c", "cd /sys/fs/cgroup/user.slice/user-4711.slice/user@4711.service/app.slice; getfattr -d -m - lane* *; systemctl --user status lane-user; cat /proc/*/cgroup | sort | uniq -c"]);
+    eprintln!("{}", done(x).out);
     assert!(cgroup.0.components().any(|part| part.as_os_str() == "lane-user.service"), "{cgroup:?}");
     limits_hold(&cgroup);
     let mut stop = Who::User.command("systemctl");
