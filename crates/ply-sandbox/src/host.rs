@@ -192,6 +192,14 @@ impl Host {
             };
             notices.push(format!("root inside is root of this host: no user namespace ({why})"));
         }
+        if self.root && self.needs_trees() {
+            let why = match (self.kernel.squashfs, self.kernel.loop_devices) {
+                (true, true) => format!("Linux {} can't id-map squashfs, 6.2 can", self.kernel.release),
+                (false, _) => "the kernel has no squashfs".into(),
+                (true, false) => "the kernel has no loop devices".into(),
+            };
+            notices.push(format!("layers are used as extracted folders, not as images ({why})"));
+        }
         let off: Vec<&str> =
             [(self.enforced.pids, "pids"), (self.enforced.memory, "mem"), (self.enforced.cpu, "cpu")]
                 .into_iter()

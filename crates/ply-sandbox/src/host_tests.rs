@@ -87,7 +87,25 @@ fn ids_follow_from_what_the_host_can() {
     let mut debian12 = root.clone();
     debian12.kernel.squashfs_idmap = false;
     assert!(debian12.needs_trees());
-    assert!(debian12.notices().is_empty());
+    debian12.kernel.release = "6.1.0-18-amd64".into();
+    assert_eq!(
+        debian12.notices(),
+        [
+            "layers are used as extracted folders, not as images (Linux 6.1.0-18-amd64 can't id-map squashfs, 6.2 can)"
+        ]
+    );
+    for (change, why) in [
+        ((|kernel| kernel.squashfs = false) as fn(&mut Kernel), "the kernel has no squashfs"),
+        (|kernel| kernel.loop_devices = false, "the kernel has no loop devices"),
+    ] {
+        let mut without = root.clone();
+        change(&mut without.kernel);
+        assert!(without.needs_trees() && without.check().is_ok());
+        assert_eq!(
+            without.notices(),
+            [format!("layers are used as extracted folders, not as images ({why})")]
+        );
+    }
     let mut off = root;
     off.kernel.user_namespaces = Err("sysctl user.max_user_namespaces is 0".into());
     assert_eq!(off.ids(lease), Ids::Host);

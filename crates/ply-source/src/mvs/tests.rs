@@ -208,14 +208,12 @@ fn refusals_show_who_asked_for_what() {
         (
             "app 1.0.0: a 1",
             &["a 1.0.0: b 1", "b 1.0.0: c 1", "c 1.0.0: a 1"],
-            "a cycle of dependencies: a 1.0.0 → b 1.0.0 → c 1.0.0 → a 1.0.0\n\
-             hint: take one of them out of what another depends on",
+            "a cycle of dependencies: a 1.0.0 → b 1.0.0 → c 1.0.0 → a 1.0.0\nhint: take one of them out of what another depends on",
         ),
         (
             "app 1.0.0: a 1",
             &["a 1.0.0: app 1"],
-            "a cycle of dependencies: app 1.0.0 → a 1.0.0 → app 1.0.0\n\
-             hint: take one of them out of what another depends on",
+            "a cycle of dependencies: app 1.0.0 → a 1.0.0 → app 1.0.0\nhint: take one of them out of what another depends on",
         ),
         (
             "app 1.0.0: a 1; needs base",
