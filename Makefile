@@ -8,7 +8,7 @@ MIRROR_TESTS := package(ply-forge)
 # How far the long campaigns go: kills of each kind, rounds of each fuzz target.
 LONG := PLY_LONG=1 PLY_KILL_ROUNDS=200 PLY_TEST_KILLS=200 PLY_TEST_MOMENTS=500 PLY_FUZZ_ROUNDS=20000
 
-.PHONY: demo build test test-long test-vm check bench fixtures tools fmt
+.PHONY: demo build test test-long test-vm check bench attack-table fixtures tools fmt
 
 # Builds ply, mints a base and packages, builds the example app, runs it, shows its page.
 demo:
@@ -46,6 +46,10 @@ bench: build fixtures
 	cargo build --release -p ply-bench
 	$(dir $(PLY))ply-bench prepare
 	PLY_BIN=$(PLY) PLY_TEST_CACHE=$(CACHE) tools/world $(dir $(PLY))ply-bench
+
+# The table of docs/security.md: the attacks in boxes, under Docker's defaults and under bubblewrap, in one run.
+attack-table: tools
+	@tools/attack-table $(CACHE)
 
 # Packages and modules that the end-to-end tests use, made once and kept by content.
 fixtures: build

@@ -4,6 +4,7 @@
 //! whatever else becomes its child: a pid namespace ends only when all that ran in it is reaped, and the caller may
 //! be stopped (Ctrl-Z) for as long as its user likes.
 
+use crate::defences::{Defence, stands};
 use crate::error::Step;
 use crate::inner::{kinds, way_in};
 use crate::inside::beneath;
@@ -187,15 +188,20 @@ fn help(plan: &Plan<'_>) -> Result<Infallible, Failure> {
     let [a, b, c] = plan.asked.kept(plan.socket);
     let other = |fd: Option<RawFd>| fd.unwrap_or(plan.socket);
     let (unified, door) = (other(plan.unified), other(plan.door));
-    sys::close_all_but(&[plan.socket, plan.guard, plan.way_in, plan.app.stub(), a, b, c, unified, door])
-        .at(Step::Descriptors)?;
+    if stands(Defence::Descriptors) {
+        sys::close_all_but(&[plan.socket, plan.guard, plan.way_in, plan.app.stub(), a, b, c, unified, door])
+            .at(Step::Descriptors)?;
+    }
     crate::init::forget_arguments(plan.arguments, c"ply-exec");
     rights::set_blocked(u64::MAX);
     // A session of its own: what stops the caller at its terminal doesn't stop who has to reap.
     let _ = rustix::process::setsid();
     // Before it joins, so that at no moment anybody inside can look into it: it has our program in its memory
     // (CVE-2016-9962, CVE-2019-5736).
-    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable).at(Step::Join)?;
+    if stands(Defence::NotDumpable) {
+        rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
+            .at(Step::Join)?;
+    }
     let released = wire::receive(borrow(plan.socket), |_, _| ()).at(Step::Talk)?;
     must(released.message == Some(Message::Go), Errno::PIPE).at(Step::Talk)?;
     crate::launch::new_session_keyring();

@@ -2,6 +2,7 @@
 //! executes anything: the memory it shares with its parent belongs to the host's user namespace, and it isn't
 //! dumpable, so that nobody inside can look into it or reach the host's binary through it (CVE-2019-5736).
 
+use crate::defences::{Defence, stands};
 use crate::error::Step;
 use crate::rights;
 use crate::sys::{self, borrow, check, exit_now};
@@ -107,7 +108,7 @@ pub(crate) fn arguments() -> (usize, usize) {
 pub(crate) fn forget_arguments((start, end): (usize, usize), name: &CStr) {
     let stack = 0u8;
     let here = (&raw const stack).addr();
-    if end > start && !(start..end).contains(&here) {
+    if stands(Defence::Arguments) && end > start && !(start..end).contains(&here) {
         // SAFETY: that is the main thread's stack, and this process runs on another one; what was laid out for
         // it is on the heap.
         unsafe { libc::syscall(libc::SYS_munmap, start, end - start) };

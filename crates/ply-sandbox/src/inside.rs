@@ -3,6 +3,7 @@
 //! (CVE-2019-19921, CVE-2021-30465, CVE-2023-27561, CVE-2024-45310, CVE-2025-31133 and their kind each had a
 //! path that was looked up twice, or a link that was followed out). Nothing here allocates.
 
+use crate::defences::{Defence, stands};
 use crate::rootfs::must;
 use crate::sys::Sys;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxFlags};
@@ -45,7 +46,7 @@ impl Root {
     }
 
     fn is_ours(&self, folder: &OwnedFd) -> Sys<bool> {
-        Ok(self.ours[..self.count].contains(&mount_id(folder)?))
+        Ok(self.ours[..self.count].contains(&mount_id(folder)?) || !stands(Defence::OwnMounts))
     }
 
     /// Opens what is at an absolute path inside; links are followed, and lead nowhere but inside.
@@ -158,6 +159,9 @@ impl Root {
     fn cleared<'a>(&self, path: &'a CStr, part: &'a mut Buffer) -> Sys<(OwnedFd, &'a CStr)> {
         let (folder, name) = self.split(path, part)?;
         must(self.is_ours(&folder)?, Errno::ROFS)?;
+        if !stands(Defence::NewFiles) {
+            return Ok((folder, name));
+        }
         match rustix::fs::unlinkat(&folder, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok((folder, name)),
             Err(errno) => Err(errno),
@@ -178,7 +182,10 @@ pub(crate) fn beneath(folder: &impl AsFd, name: &CStr, flags: OFlags) -> Sys<Own
 
 /// Makes an empty file.
 pub(crate) fn new_file(folder: &impl AsFd, name: &CStr, mode: u32) -> Sys<OwnedFd> {
-    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+    if stands(Defence::NewFiles) {
+        flags |= OFlags::EXCL | OFlags::NOFOLLOW;
+    }
     rustix::fs::openat(folder, name, flags, Mode::from_raw_mode(mode))
 }
 

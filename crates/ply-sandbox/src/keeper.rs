@@ -14,6 +14,7 @@ static KEEPER: Mutex<Option<(u32, Sender<Job>)>> = Mutex::new(None);
 /// Runs `work` on the keeper and waits for it.
 pub(crate) fn on_keeper<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let (answer, wait) = channel();
+    let work = crate::defences::carry(work);
     let job: Box<dyn FnOnce() + Send + '_> = Box::new(move || {
         let _ = answer.send(catch_unwind(AssertUnwindSafe(work)));
     });

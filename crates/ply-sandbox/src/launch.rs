@@ -2,6 +2,7 @@
 //! each step with the reason for its place. What a step needs is in the modules beside this one.
 
 use crate::cgroup::Cgroups;
+use crate::defences::{Defence, stands};
 use crate::error::Step;
 use crate::inside::{self, Root, attach, beneath, copy};
 use crate::instance::{Asked, Born, start_time};
@@ -68,7 +69,10 @@ fn parent(spec: &Spec, context: &LaunchContext<'_>, stdio: Stdio) -> Result<Inst
 
     let own_dev = plan.own_dev().at(Step::Dev)?;
 
-    let mut flags = libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
+    let mut flags = libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWUTS;
+    if stands(Defence::IpcNamespace) {
+        flags |= libc::CLONE_NEWIPC;
+    }
     if plan.user_namespace {
         flags |= libc::CLONE_NEWUSER;
     }
@@ -96,7 +100,14 @@ fn parent(spec: &Spec, context: &LaunchContext<'_>, stdio: Stdio) -> Result<Inst
     drop(standard);
 
     // The maps and limits are ours to set: the child has no rights outside of its namespace.
-    userns::write_maps(born.pid, &spec.ids, context.host)?;
+    // A child that fails meanwhile has no more files for them: then its own word counts.
+    userns::write_maps(born.pid, &spec.ids, context.host).map_err(|error| {
+        let _ = born.signal(libc::SIGKILL);
+        match talk(&ours, spec) {
+            LaunchError::Step { step: Step::Talk, .. } => error,
+            said => said,
+        }
+    })?;
     rights::raise_open_files(born.pid);
     wire::send(ours.as_fd(), Message::Go, &[]).map_err(|_| talk(&ours, spec))?;
 
@@ -186,7 +197,9 @@ fn first_process(plan: &Plan, app: &App, fds: &Inherited) -> Result<Infallible, 
     let &Inherited { socket, asked, guard, door, dev } = fds;
     let [a, b, c] = asked.kept(socket);
     let (d, e) = (door.unwrap_or(socket), dev.unwrap_or(socket));
-    sys::close_all_but(&[socket, guard, app.stub(), a, b, c, d, e]).at(Step::Descriptors)?;
+    if stands(Defence::Descriptors) {
+        sys::close_all_but(&[socket, guard, app.stub(), a, b, c, d, e]).at(Step::Descriptors)?;
+    }
     crate::init::forget_arguments(plan.arguments, c"ply-init");
     // A signal that comes early waits for init, and modes are as given.
     rights::set_blocked(u64::MAX);
@@ -200,36 +213,18 @@ fn first_process(plan: &Plan, app: &App, fds: &Inherited) -> Result<Infallible, 
         sys::enter_cgroup(door).at(Step::JoinCgroup)?;
     }
 
-    // Until the maps are written nobody here is anybody. End of file: the parent died, and so do we.
-    wait(socket)?;
-    if plan.user_namespace {
-        if plan.set_groups {
-            rustix::thread::set_thread_groups(&[]).at(Step::Ids)?;
-        }
-        let (uid, gid) = (Uid::ROOT, Gid::ROOT);
-        rustix::thread::set_thread_res_gid(gid, gid, gid).at(Step::Ids)?;
-        rustix::thread::set_thread_res_uid(uid, uid, uid).at(Step::Ids)?;
-    }
-    // From here on nobody inside may look into this process, which has the host's program in its memory. Not
-    // earlier: the parent has to reach our /proc files to write the maps.
-    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable).at(Step::Ids)?;
-    new_session_keyring();
+    // What needs the rights of the namespace but nobody's ids, while the parent has the maps written: as a user that is
+    // two programs of the system's long.
     // The cgroup namespace's root is where a process is when it makes it: only now we are where we belong.
-    sys::unshare(libc::CLONE_NEWCGROUP).at(Step::CgroupNamespace)?;
+    if stands(Defence::CgroupNamespace) {
+        sys::unshare(libc::CLONE_NEWCGROUP).at(Step::CgroupNamespace)?;
+    }
     rustix::system::sethostname(plan.hostname.to_bytes()).at(Step::Hostname)?;
     if plan.network != Network::Host {
         loopback_up().at(Step::Loopback)?;
     }
     rustix::mount::mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)
         .at(Step::Private)?;
-
-    // What comes from the host is opened while its root is still ours, and as copies: they stay when it goes.
-    let mut devices = [const { None }; MAX_DEVICES];
-    for (index, (slot, device)) in devices.iter_mut().zip(&plan.devices).enumerate() {
-        if dev.is_none() || device.number.is_none() {
-            *slot = Some(device.open().at_item(Step::Device, index)?);
-        }
-    }
     // The kernel mounts proc and sysfs in a user namespace only where an unmasked one is in sight (5.x:
     // mount_too_revealing), that is before the old root goes.
     let proc = filesystem(c"proc", &[], DATA).at(Step::Proc)?;
@@ -242,7 +237,34 @@ fn first_process(plan: &Plan, app: &App, fds: &Inherited) -> Result<Infallible, 
         }
         _ => filesystem(c"sysfs", &[], DATA).at(Step::Sys)?,
     };
-    sys::mount_setattr(sys.as_fd(), READ_ONLY | NO_SUID | NO_DEV | NO_EXEC, None, true).at(Step::Sys)?;
+    let read_only = if stands(Defence::SysReadOnly) { READ_ONLY } else { 0 };
+    sys::mount_setattr(sys.as_fd(), read_only | NO_SUID | NO_DEV | NO_EXEC, None, true).at(Step::Sys)?;
+
+    // Until the maps are written nobody here is anybody. End of file: the parent died, and so do we.
+    wait(socket)?;
+    if plan.user_namespace {
+        if plan.set_groups && stands(Defence::Groups) {
+            rustix::thread::set_thread_groups(&[]).at(Step::Ids)?;
+        }
+        let (uid, gid) = (Uid::ROOT, Gid::ROOT);
+        rustix::thread::set_thread_res_gid(gid, gid, gid).at(Step::Ids)?;
+        rustix::thread::set_thread_res_uid(uid, uid, uid).at(Step::Ids)?;
+    }
+    // From here on nobody inside may look into this process, which has the host's program in its memory. Not
+    // earlier: the parent has to reach our /proc files to write the maps.
+    if stands(Defence::NotDumpable) {
+        rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
+            .at(Step::Ids)?;
+    }
+    new_session_keyring();
+
+    // What comes from the host is opened while its root is still ours, and as copies: they stay when it goes.
+    let mut devices = [const { None }; MAX_DEVICES];
+    for (index, (slot, device)) in devices.iter_mut().zip(&plan.devices).enumerate() {
+        if dev.is_none() || device.number.is_none() {
+            *slot = Some(device.open().at_item(Step::Device, index)?);
+        }
+    }
 
     // The root: made by the parent, or (rootless) here, where this process is root.
     let mut received = [const { None }; wire::MAX_FDS];
@@ -301,19 +323,21 @@ fn first_process(plan: &Plan, app: &App, fds: &Inherited) -> Result<Infallible, 
     attach(&sys, &place).at(Step::Sys)?;
     if let Ok(place) = beneath(&sys, c"fs/cgroup", OFlags::PATH | OFlags::DIRECTORY) {
         // A view of the box's own cgroup, read-only (CVE-2022-0492, CVE-2023-25809 wrote there).
-        if let Ok(cgroup) =
-            filesystem(c"cgroup2", &[], DATA | rustix::mount::MountAttrFlags::MOUNT_ATTR_RDONLY)
-        {
+        let mut attributes = DATA;
+        if stands(Defence::CgroupReadOnly) {
+            attributes |= rustix::mount::MountAttrFlags::MOUNT_ATTR_RDONLY;
+        }
+        if let Ok(cgroup) = filesystem(c"cgroup2", &[], attributes) {
             attach(&cgroup, &place).at(Step::Sys)?;
         }
     }
     if plan.network != Network::Host {
         crate::masks::low_ports(&proc).at(Step::Sysctl)?;
     }
-    if plan.user_namespace {
+    if plan.user_namespace && stands(Defence::Counts) {
         crate::masks::user_limits(&proc).at(Step::Sysctl)?;
     }
-    if !plan.privileged {
+    if !plan.privileged && stands(Defence::Masks) {
         crate::masks::mask(&proc, &sys, &null)?;
     }
 
@@ -367,6 +391,9 @@ pub(crate) fn say_app(socket: RawFd) -> Result<(), Failure> {
 /// A session keyring of its own: keys aren't namespaced, and the caller's must not be reachable inside.
 pub(crate) fn new_session_keyring() {
     const JOIN_SESSION_KEYRING: i32 = 1;
+    if !stands(Defence::Keyring) {
+        return;
+    }
     // SAFETY: no name is passed. Kernels without keys have nothing to hide.
     unsafe { libc::syscall(libc::SYS_keyctl, JOIN_SESSION_KEYRING, std::ptr::null::<u8>()) };
 }
@@ -414,6 +441,12 @@ fn inside_root(root: &Root, name: &CStr) -> sys::Sys<OwnedFd> {
     match rustix::fs::mkdirat(&root.fd, name, Mode::from_raw_mode(0o755)) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(errno) => return Err(errno),
+    }
+    if !stands(Defence::RealFolders) {
+        let mut path = inside::Buffer::new();
+        path.push(b"/")?;
+        path.push(name.to_bytes())?;
+        return root.folder(path.as_c_str()?, 0o755);
     }
     // A mount there (a volume whose target was a link to it) is crossed, and lies beneath what comes now.
     beneath(&root.fd, name, OFlags::PATH | OFlags::DIRECTORY)
@@ -474,10 +507,11 @@ fn make_dev(
         rustix::fs::mkdirat(&dev, name, Mode::from_raw_mode(0o755))?;
         beneath(&dev, name, OFlags::PATH | OFlags::DIRECTORY)
     };
-    let options: &[(_, _)] = match plan.tty_group {
-        true => &[(c"ptmxmode", c"0666"), (c"mode", c"0620"), (c"gid", c"5")],
-        false => &[(c"ptmxmode", c"0666"), (c"mode", c"0620")],
-    };
+    // The machine has 4096 terminals; one box doesn't get them all.
+    let most = if stands(Defence::Sizes) { c"256" } else { c"1048576" };
+    let options: &[(_, _)] = &[(c"ptmxmode", c"0666"), (c"mode", c"0620"), (c"max", most), (c"gid", c"5")];
+    // Group 5 is last, and left out where it doesn't exist.
+    let options = if plan.tty_group { options } else { &options[..3] };
     let pts = filesystem(
         c"devpts",
         options,

@@ -6,6 +6,7 @@
 #![cfg(target_os = "linux")]
 
 mod cgroup;
+mod defences;
 mod error;
 mod exec;
 mod host;
@@ -17,6 +18,7 @@ mod keeper;
 mod launch;
 mod layers;
 mod masks;
+mod place;
 mod plan;
 mod rights;
 mod rootfs;
@@ -28,20 +30,26 @@ mod stub;
 mod subid;
 mod sys;
 mod syscalls;
+mod systemd;
 mod terminal;
+mod usage;
 mod userns;
 mod wire;
 
 pub use cgroup::sweep;
+#[cfg(feature = "weaken")]
+pub use defences::{Defence, without};
 pub use error::{LaunchError, Step};
 pub use exec::{Exec, ExecTarget, exec};
 pub use host::{CgroupKind, Enforced, Host, Kernel};
 pub use instance::{Exit, Instance, ProcessId, Stdio, WindowSize};
 pub use launch::{LaunchContext, launch};
 pub use layers::{GcReport, gc};
+pub use place::CgroupPlace;
 pub use scratch::sweep_scratch;
 pub use spec::{
     Ids, Layer, Limits, Mount, MountOwner, Network, Process, ScratchFile, ScratchFolder, ScratchLink, Spec,
 };
 pub use subid::SubIds;
+pub use usage::Usage;
 pub use userns::{in_user_namespace, remove_all};

@@ -1,6 +1,7 @@
 //! A spec turned into what the child can use without allocating: C strings, sizes as text, ids checked. And the
 //! way back: from a failed step and an index to the sentence with the path in it.
 
+use crate::defences::{Defence, stands};
 use crate::inside::{Buffer, attach, beneath, copy, new_file};
 use crate::rootfs::{self, Overlay, must};
 use crate::sys::{self, NO_DEV, NO_EXEC, NO_SUID, READ_ONLY, Sys};
@@ -11,7 +12,7 @@ use rustix::io::Errno;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The most layers.
 const MAX_LAYERS: usize = 128;
@@ -67,8 +68,7 @@ impl Plan {
         let devices = DEVICES
             .iter()
             .map(|(name, number)| Device::usual(name, *number))
-            .chain(spec.devices.iter().map(|path| Device::asked(path)))
-            .filter(|device| !device.as_ref().is_ok_and(Device::is_there_anyway))
+            .chain(asked_devices(spec).map(|path| Device::asked(path)))
             .collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
             hostname: c(&spec.hostname)?,
@@ -115,9 +115,9 @@ impl Plan {
                 Ids::Leased { start, .. } => (start, start),
                 _ => (0, 0),
             },
-            size: c(&spec.scratch_bytes.to_string())?,
+            size: c(&sized(spec.scratch_bytes).to_string())?,
             // tmpfs doesn't count its inodes as bytes; a page each keeps a flood of empty files in bounds.
-            inodes: c(&(spec.scratch_bytes / 4096).max(16_384).to_string())?,
+            inodes: c(&sized((spec.scratch_bytes / 4096).max(16_384)).to_string())?,
         })
     }
 
@@ -209,7 +209,8 @@ impl Plan {
 
 impl Target {
     fn attributes(&self) -> u64 {
-        NO_SUID | NO_DEV | if self.read_only { READ_ONLY } else { 0 }
+        let read_only = self.read_only && stands(Defence::ReadOnly);
+        NO_SUID | NO_DEV | if read_only { READ_ONLY } else { 0 }
     }
 
     fn open(&self) -> Sys<OwnedFd> {
@@ -235,6 +236,12 @@ const DEVICES: &[(&str, (u32, u32))] = &[
     ("tty", (5, 0)),
 ];
 
+/// What a spec asks for beyond the devices of every box.
+fn asked_devices(spec: &Spec) -> impl Iterator<Item = &PathBuf> {
+    let usual = |path: &Path| DEVICES.iter().any(|(name, _)| path == Path::new("/dev").join(name));
+    spec.devices.iter().filter(move |path| !usual(path))
+}
+
 /// A device of the host's, bound: nodes can't be made in a user namespace.
 pub(crate) struct Device {
     source: CString,
@@ -255,11 +262,6 @@ impl Device {
             Some(name) if plain(name) => Ok(Self { source: c_path(path)?, name: c(name)?, number: None }),
             _ => Err(LaunchError::Invalid(format!("a device must be below /dev: {}", path.display()))),
         }
-    }
-
-    /// Asked for, and one of every box.
-    fn is_there_anyway(&self) -> bool {
-        self.number.is_none() && DEVICES.iter().any(|(name, _)| name.as_bytes() == self.name.as_bytes())
     }
 
     /// In the child, while the host's root is there. What is found must be the device that is meant: a place of
@@ -300,6 +302,11 @@ impl Device {
         drop(new_file(dev, &self.name, 0o666)?);
         attach(mount, &beneath(dev, &self.name, OFlags::PATH)?)
     }
+}
+
+/// A size as tmpfs takes it, to which 0 is none.
+fn sized(size: u64) -> u64 {
+    if stands(Defence::Sizes) { size } else { 0 }
 }
 
 /// A relative path with no tricks.
@@ -431,7 +438,7 @@ pub(crate) fn explain(failure: Failure, spec: &Spec) -> LaunchError {
         },
         Step::Device => LaunchError::Source {
             path: match index.checked_sub(DEVICES.len()) {
-                Some(asked) => spec.devices.get(asked).cloned().unwrap_or_default(),
+                Some(asked) => asked_devices(spec).nth(asked).cloned().unwrap_or_default(),
                 None => Path::new("/dev").join(DEVICES[index].0),
             },
             source,

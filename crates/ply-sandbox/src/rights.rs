@@ -1,6 +1,7 @@
 //! The last steps of a process before it is the app, for launch and for exec alike: what it must not have is
 //! taken away in the order in which each step is still allowed. Nothing here allocates.
 
+use crate::defences::{Defence, stands};
 use crate::error::Step;
 use crate::rootfs::must;
 use crate::seccomp::{self, Instruction};
@@ -160,17 +161,19 @@ impl App {
         if terminal {
             rustix::process::ioctl_tiocsctty(borrow(0)).at(Step::Terminal)?;
         }
-        self.limits().at(Step::Limits)?;
+        if stands(Defence::Limits) {
+            self.limits().at(Step::Limits)?;
+        }
         self.rights()?;
         // As the user, so that a folder that only root may enter isn't entered; no magic link, so that no folder
         // of the host is (CVE-2024-21626 was a working directory through a leaked descriptor).
         let workdir = find(&self.workdir, OFlags::PATH | OFlags::DIRECTORY).at(Step::Workdir)?;
         rustix::process::fchdir(&workdir).at(Step::Workdir)?;
         drop(workdir);
-        if self.no_new_privs {
+        if self.no_new_privs && stands(Defence::NoNewPrivs) {
             rustix::thread::set_no_new_privs(true).at(Step::NoNewPrivs)?;
         }
-        if let Some(filter) = self.filter {
+        if let Some(filter) = self.filter.filter(|_| stands(Defence::Filter)) {
             install(filter).at(Step::Filter)?;
         }
         // 3 is the report and 4 the stub until the exec; nothing else is open from here on. The guard moves to 5
@@ -179,12 +182,15 @@ impl App {
         let places = &places[..2 + usize::from(guard.is_some())];
         for &(fd, place) in places {
             // The stub itself closes the report on the app's exec: it needs it until then.
-            let flags = if place == REPORT_FD { 0 } else { libc::O_CLOEXEC };
+            let flags = if place == REPORT_FD && stands(Defence::Stub) { 0 } else { libc::O_CLOEXEC };
             // SAFETY: all descriptors that are still needed are 10 or above.
             check(i64::from(unsafe { libc::dup3(fd, place, flags) })).at(Step::Descriptors)?;
         }
         report.set(REPORT_FD);
-        sys::close_range((STUB_FD + places.len() as i32 - 1) as u32, u32::MAX, 0).at(Step::Descriptors)?;
+        if stands(Defence::Descriptors) {
+            let last = STUB_FD + places.len() as i32 - 1;
+            sys::close_range(last as u32, u32::MAX, 0).at(Step::Descriptors)?;
+        }
         default_signals();
         rustix::process::umask(Mode::from_raw_mode(0o022));
         if let Some(_moved) = guard {
@@ -193,16 +199,25 @@ impl App {
             end_with_parent(borrow(STUB_FD + 1), Signal::KILL)?;
             sys::close_range((STUB_FD + 1) as u32, u32::MAX, 0).at(Step::Descriptors)?;
         }
+        if !stands(Defence::NotDumpable) {
+            // For the attack suite, which looks for what can be seen in the moment that this is.
+            std::thread::sleep(std::time::Duration::from_millis(3));
+        }
         let path = self.choose().at(Step::Program)?;
         self.argv[0].set(path.as_ptr());
         self.unseen().at(Step::Stub)?;
         // SAFETY: both arrays end with a null and, like the strings, live as long as this process image.
         let _ = check(unsafe {
+            let (folder, path, argv) = if stands(Defence::Stub) {
+                (STUB_FD, c"", self.argv.as_ptr())
+            } else {
+                (libc::AT_FDCWD, path, self.argv[1..].as_ptr())
+            };
             libc::syscall(
                 libc::SYS_execveat,
-                STUB_FD,
-                c"".as_ptr(),
-                self.argv.as_ptr(),
+                folder,
+                path.as_ptr(),
+                argv,
                 self.envp.as_ptr(),
                 libc::AT_EMPTY_PATH,
             )
@@ -240,20 +255,27 @@ impl App {
 
     /// Bounding set, groups, gid, uid, the other four sets.
     fn rights(&self) -> Result<(), Failure> {
-        bound(self.capabilities).at(Step::Capabilities)?;
+        let lower = stands(Defence::Capabilities);
+        if lower {
+            bound(self.capabilities).at(Step::Capabilities)?;
+        }
         let keep = self.capabilities != 0 && !self.uid.is_root();
         if keep {
             rustix::thread::set_keep_capabilities(true).at(Step::Capabilities)?;
         }
         // Exactly these groups (CVE-2022-2989, CVE-2023-25173 kept some of the caller's).
-        if self.set_groups {
+        if self.set_groups && stands(Defence::Groups) {
             rustix::thread::set_thread_groups(&self.groups).at(Step::Groups)?;
         }
         rustix::thread::set_thread_res_gid(self.gid, self.gid, self.gid).at(Step::User)?;
         rustix::thread::set_thread_res_uid(self.uid, self.uid, self.uid).at(Step::User)?;
+        if !lower {
+            return Ok(());
+        }
         // Root's exec takes what is permitted from the bounding set; anybody else's from the ambient one.
         // Inheritable stays empty otherwise (CVE-2022-27649).
-        set_capabilities(self.capabilities, if keep { self.capabilities } else { 0 })
+        let inheritable = keep || !stands(Defence::Inheritable);
+        set_capabilities(self.capabilities, if inheritable { self.capabilities } else { 0 })
             .at(Step::Capabilities)?;
         ambient(if keep { self.capabilities } else { 0 }).at(Step::Capabilities)?;
         // A change of ids makes a process as dumpable as `fs.suid_dumpable` says, which a host may have at 1; this one
@@ -286,13 +308,11 @@ impl App {
 
 /// Opens a path as this process sees it, through no magic link.
 fn find(path: &CStr, flags: OFlags) -> Sys<OwnedFd> {
-    rustix::fs::openat2(
-        rustix::fs::CWD,
-        path,
-        flags | OFlags::CLOEXEC,
-        Mode::empty(),
-        ResolveFlags::NO_MAGICLINKS,
-    )
+    let mut resolve = ResolveFlags::empty();
+    if stands(Defence::NoMagicLinks) {
+        resolve |= ResolveFlags::NO_MAGICLINKS;
+    }
+    rustix::fs::openat2(rustix::fs::CWD, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
 }
 
 fn usable(path: &CStr) -> Sys<()> {

@@ -2,6 +2,7 @@
 //! (rootless), so nothing here allocates.
 
 use crate::LaunchError;
+use crate::defences::{Defence, standing, stands};
 use crate::error::Step;
 use crate::inside::{Buffer, attach, copy};
 use crate::sys::{self, Sys, borrow, raw};
@@ -33,7 +34,13 @@ pub(crate) fn filesystem(
         fsconfig_set_string(&context, *key, *value)?;
     }
     fsconfig_create(&context)?;
-    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+    attached_nowhere(&context, attributes)
+}
+
+/// The mount of a filesystem that was just made.
+fn attached_nowhere(context: &OwnedFd, attributes: MountAttrFlags) -> Sys<OwnedFd> {
+    let attributes = standing(u64::from(attributes.bits()));
+    fsmount(context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::from_bits_retain(attributes as u32))
 }
 
 /// How the root of a box is put together.
@@ -84,12 +91,13 @@ pub(crate) fn overlay(wanted: &Overlay<'_>) -> Result<OwnedFd, Failure> {
         fsconfig_set_flag(&context, c"userxattr").at(Step::Overlay)?;
     }
     fsconfig_create(&context).at(Step::Overlay)?;
-    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, PLAIN).at(Step::Overlay)
+    attached_nowhere(&context, PLAIN).at(Step::Overlay)
 }
 
 /// The filesystem of a box's `/dev`, still empty.
 pub(crate) fn dev() -> Sys<OwnedFd> {
-    let options = [(c"mode", c"0755"), (c"size", c"64k"), (c"nr_inodes", c"1024")];
+    let size = if stands(Defence::Sizes) { c"64k" } else { c"0" };
+    let options = [(c"mode", c"0755"), (c"size", size), (c"nr_inodes", c"1024")];
     filesystem(c"tmpfs", &options, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC)
 }
 
@@ -165,6 +173,7 @@ fn overlay_by_path(wanted: &Overlay<'_>, scratch: &OwnedFd) -> Result<OwnedFd, F
     }
     drop(sub(c"root").at(Step::Overlay)?);
     let flags = rustix::mount::MountFlags::NODEV | rustix::mount::MountFlags::NOSUID;
+    let flags = rustix::mount::MountFlags::from_bits_retain(standing(u64::from(flags.bits())) as u32);
     rustix::mount::mount(
         c"ply",
         c"/sys/root",

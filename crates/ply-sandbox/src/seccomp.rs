@@ -65,6 +65,7 @@ enum Action {
     Personality,
     Socket,
     Ioctl,
+    Mount,
     Mknod(u8),
 }
 
@@ -80,6 +81,13 @@ fn action(rule: Rule, capabilities: u64) -> Action {
         Rule::Personality => Action::Personality,
         Rule::Socket => Action::Socket,
         Rule::Ioctl => Action::Ioctl,
+        Rule::Mount => {
+            if kept(&[21]) {
+                Action::Mount
+            } else {
+                Action::Return(EPERM)
+            }
+        }
         Rule::Mknod(argument) => Action::Mknod(argument),
     }
 }
@@ -196,6 +204,15 @@ impl Program {
                 for request in [libc::TIOCSTI, libc::TIOCLINUX] {
                     self.test(IF_EQUAL, request as u32, EPERM);
                 }
+            }
+            Action::Mount => {
+                // The numbers of mount(2): MS_RDONLY, MS_NOSUID and MS_NODEV; MS_REMOUNT.
+                const TAKEN: u32 = 0x1 | 0x2 | 0x4;
+                const CHANGE: u32 = 0x20;
+                self.push(LOAD, argument(3));
+                self.push(AND, CHANGE | TAKEN);
+                self.test(IF_EQUAL, CHANGE | TAKEN, ALLOW);
+                self.test(IF_ANY_BIT, CHANGE, EPERM);
             }
             Action::Mknod(mode) => {
                 self.push(LOAD, argument(u32::from(mode)));

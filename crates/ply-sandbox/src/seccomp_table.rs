@@ -2,12 +2,13 @@
 //! in exactly one group (a test says so); what isn't known at all answers ENOSYS, so that a libc newer than
 //! this table falls back to what is.
 //!
-//! The line is drawn where Docker's default profile draws it, and inside it in three places: no new user
-//! namespace whatever is kept (CVE-2022-0185, CVE-2023-32233 were reached through one), no device nodes, and
-//! no input pushed into a terminal (CVE-2017-5226, CVE-2023-28100).
+//! The line is drawn where Docker's default profile draws it, and inside it in four places: no new user
+//! namespace whatever is kept (CVE-2022-0185, CVE-2023-32233 were reached through one), no device nodes, no mount
+//! that gets more than it had, and no input pushed into a terminal (CVE-2017-5226, CVE-2023-28100).
 
 use Rule::{
-    Allow, CloneFlags, Eperm, IfCapable, Ioctl, Missing, MissingUnlessCapable, Mknod, Personality, Socket,
+    Allow, CloneFlags, Eperm, IfCapable, Ioctl, Missing, MissingUnlessCapable, Mknod, Mount, Personality,
+    Socket,
 };
 
 /// What the filter does with a call.
@@ -31,6 +32,8 @@ pub(crate) enum Rule {
     Socket,
     /// Not `TIOCSTI` and `TIOCLINUX` in argument 1.
     Ioctl,
+    /// With `CAP_SYS_ADMIN`; a change of a mount in argument 3 must say read-only, nosuid and nodev.
+    Mount,
     /// No device nodes; the mode is in this argument.
     Mknod(u8),
 }
@@ -152,10 +155,14 @@ pub(crate) const GROUPS: &[Group] = &[
         afs_syscall bdflush break create_module get_kernel_syms getpmsg gtty idle lock mpx prof profil putpmsg
         query_module security stty tuxcall ulimit vserver"),
     group(IfCapable(&[SYS_ADMIN]), "administration of one's own namespaces", "
-        fanotify_init lookup_dcookie mount quotactl quotactl_fd setdomainname sethostname setns umount umount2
+        fanotify_init lookup_dcookie quotactl quotactl_fd setdomainname sethostname setns umount umount2
         unshare"),
+    group(Mount, "a change may only take away: what is mounted from outside (a read-only link, the root without device \
+        nodes) would become writable or more by it, since the kernel locks only what a namespace inherits", "mount"),
+    group(Missing, "the same, with its attributes in memory, where no filter can look", "
+        mount_setattr open_tree_attr"),
     group(MissingUnlessCapable(&[SYS_ADMIN]), "the newer mount calls (CVE-2021-41133 came through them)", "
-        fsconfig fsmount fsopen fspick listmount mount_setattr move_mount open_tree open_tree_attr statmount"),
+        fsconfig fsmount fsopen fspick listmount move_mount open_tree statmount"),
     group(IfCapable(&[DAC_READ_SEARCH]), "opens files past every folder (the 2014 escape)", "open_by_handle_at"),
     group(IfCapable(&[SYS_BOOT]), "reboots", "reboot"),
     group(IfCapable(&[SYS_CHROOT]), "another root", "chroot"),

@@ -131,6 +131,26 @@ fn arguments_that_matter_are_looked_at() {
 }
 
 #[test]
+fn a_mount_is_changed_only_by_taking_away() {
+    let admin = 1 << 21;
+    for (flags, expected) in [
+        (0, ALLOW),
+        (0x1000, ALLOW),        // bind
+        (0x20, EPERM),          // remount
+        (0x1020, EPERM),        // remount, bind
+        (0x1021, EPERM),        // and read-only
+        (0x1027, ALLOW),        // and nosuid, nodev
+        (0x1_0000_1020, EPERM), // the upper half means nothing
+    ] {
+        assert_eq!(ask(admin, "mount", [0, 0, 0, flags, 0, 0]), expected, "{flags:#x}");
+        assert_eq!(ask(0, "mount", [0, 0, 0, flags, 0, 0]), EPERM, "{flags:#x}");
+    }
+    for name in ["mount_setattr", "open_tree_attr"] {
+        assert_eq!(ask(u64::MAX, name, [0; 6]), ENOSYS, "{name}");
+    }
+}
+
+#[test]
 fn calls_whose_arguments_no_filter_sees_are_missing_whatever_is_kept() {
     for (name, column) in [("socketcall", 1), ("clone3", 0), ("clone3", 1)] {
         for capabilities in [0, u64::MAX] {

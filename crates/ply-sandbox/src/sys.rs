@@ -93,7 +93,7 @@ pub(crate) fn mount_setattr(
     recursive: bool,
 ) -> Sys<()> {
     let attr = MountAttr {
-        attr_set: set | if map.is_some() { IDMAP } else { 0 },
+        attr_set: crate::defences::standing(set) | if map.is_some() { IDMAP } else { 0 },
         userns_fd: map.map_or(0, |fd| fd.as_raw_fd() as u64),
         ..MountAttr::default()
     };

@@ -210,9 +210,8 @@ fn limits_are_set() {
     let host = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum.unwrap_or(u64::MAX);
     let host = if may_raise { u64::MAX } else { host };
     assert_eq!(limit("Max open files"), [host.min(65_536).to_string(), host.min(524_288).to_string()]);
-    let ran = world.run(&world.spec(&["attack", "forks", "1000"]));
-    let made: u32 = ran.out.trim().parse().unwrap();
-    assert!((150..200).contains(&made), "{ran:?}");
+    let ran = world.run(&world.spec(&["attack", "exhaust-processes=150", "exhaust-processes=200"]));
+    assert_eq!(ran.out, "exhaust-processes through\nexhaust-processes 11\n", "{ran:?}");
 }
 
 fn the_network_is_loopback_with_low_ports_open() {
@@ -295,9 +294,9 @@ fn devices_share_nothing_with_the_host() {
     let host = fs::File::open("/dev/null").unwrap();
     rustix::fs::flock(&host, rustix::fs::FlockOperation::LockExclusive).unwrap();
     let before = host.metadata().unwrap().modified().unwrap();
-    let taken = world.sh("attack lock /dev/null; touch -d 2001-01-01 /dev/null 2>/dev/null || :");
+    let taken = world.sh("attack device-locked; touch -d 2001-01-01 /dev/null 2>/dev/null || :");
     // Rootless nodes can't be made: what is bound is no more than this user has anyway.
-    assert_eq!(taken, if world.host.root { "free\n" } else { "taken\n" });
+    assert_eq!(taken, if world.host.root { "device-locked 11\n" } else { "device-locked through\n" });
     assert_eq!(host.metadata().unwrap().modified().unwrap(), before);
     drop(host);
 }
@@ -312,8 +311,11 @@ fn watches_are_the_boxs_own() {
         world.sh("cat /proc/sys/user/max_inotify_instances /proc/sys/user/max_inotify_watches"),
         format!("{}\n{}\n", instances.max(16), watches.max(16))
     );
-    let ran = world.run(&world.spec(&["attack", "watches"]));
-    assert_eq!(ran.out, format!("{}\n", instances.max(16)), "{ran:?}");
+    // One more than the first gets is one too many.
+    for (more, expected) in [(instances.max(16) - 1, "through"), (instances.max(16), "24")] {
+        let ran = world.run(&world.spec(&["attack", &format!("exhaust-inotify-instances={more}")]));
+        assert_eq!(ran.out, format!("exhaust-inotify-instances {expected}\n"), "{ran:?}");
+    }
 }
 
 fn exit_codes_and_signals_come_back() {

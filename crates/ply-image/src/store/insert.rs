@@ -239,7 +239,13 @@ impl Store {
             }
             return Ok(None);
         };
-        if !new.sources.is_empty() || present.checked < new.checked {
+        // The same bytes may be the image of several archs, where nothing in it is for one alone. The record has the
+        // name that this host can run, the caller gets the one that it came with.
+        let renamed = present.image != new.image && new.image.arch == ply_manifest::Arch::HOST;
+        if renamed {
+            present.image = new.image.clone();
+        }
+        if !new.sources.is_empty() || renamed || present.checked < new.checked {
             for source in new.sources.keys() {
                 present.files.remove(source);
             }
@@ -251,6 +257,7 @@ impl Store {
                 return Ok(None);
             }
         }
+        present.image = new.image.clone();
         Ok(Some(Entry::from_record(place, digest, present)))
     }
 

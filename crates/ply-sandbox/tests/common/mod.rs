@@ -47,7 +47,17 @@ impl World {
         if world.host.root {
             let packed = Command::new("mksquashfs")
                 .args([&tree, &image])
-                .args(["-noappend", "-quiet", "-no-progress", "-all-root", "-processors", "1"])
+                .args([
+                    "-noappend",
+                    "-noI",
+                    "-noD",
+                    "-noF",
+                    "-quiet",
+                    "-no-progress",
+                    "-all-root",
+                    "-processors",
+                    "1",
+                ])
                 .output()
                 .expect("mksquashfs is installed");
             assert!(packed.status.success(), "{packed:?}");
@@ -194,18 +204,19 @@ fn make_tree(tree: &Path) {
     fs::write(tree.join("etc/group"), "root:x:0:\n").unwrap();
 }
 
-/// The program that attacks, built when its source changed; `PLY_TEST_ATTACK` where there is no compiler.
-fn attack() -> PathBuf {
+/// The program that attacks (`tests/attack/`): where `PLY_TEST_ATTACK` says, on a machine that compiles nothing; else
+/// built when its source changed.
+pub fn attack() -> PathBuf {
     if let Some(built) = std::env::var_os("PLY_TEST_ATTACK") {
         return built.into();
     }
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/common/attack.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/attack");
     let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join("attack");
     let changed = |path: &Path| fs::metadata(path).and_then(|is| is.modified()).ok();
-    if changed(&built) < changed(&source) {
+    let sources: Vec<_> = fs::read_dir(&source).unwrap().map(|entry| entry.unwrap().path()).collect();
+    if changed(&built) < sources.iter().map(|path| changed(path)).max().flatten() {
         let fresh = built.with_extension(unique());
-        let done =
-            Command::new("cc").args(["-static", "-O1", "-o"]).args([&fresh, &source]).output().unwrap();
+        let done = Command::new(source.join("build")).arg(&fresh).output().unwrap();
         assert!(done.status.success(), "{done:?}");
         fs::rename(fresh, &built).unwrap();
     }
@@ -246,25 +257,33 @@ pub fn as_user(name: &str) -> bool {
     }
     assert!(rustix::process::geteuid().is_root(), "run the tests as root: they become {USER} by themselves");
     let (uid, gid) = user();
+    let mut again = again(name);
+    again.env("PLY_TEST_AS_USER", "1");
     use std::os::unix::process::CommandExt;
-    let ran = Command::new(std::env::current_exe().unwrap())
-        .args([name, "--exact", "--nocapture", "--test-threads=1"])
-        .env("PLY_TEST_AS_USER", "1")
-        .current_dir("/")
-        .gid(gid)
-        .uid(uid)
-        .output()
-        .unwrap();
-    let said = format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
-    assert!(ran.status.success(), "as {USER}:\n{said}");
-    assert!(said.contains("1 passed"), "as {USER}, {name} didn't run:\n{said}");
-    if std::env::var_os("PLY_TEST_SHOW").is_some() {
-        println!("{said}");
-    }
+    again.gid(gid).uid(uid);
+    passes(again);
     false
 }
 
-fn user() -> (u32, u32) {
+/// This test program again, for one test.
+pub fn again(name: &str) -> Command {
+    let mut again = Command::new(std::env::current_exe().unwrap());
+    again.args([name, "--exact", "--nocapture", "--test-threads=1"]).current_dir("/");
+    again
+}
+
+/// Runs it to its end; it must pass.
+pub fn passes(mut again: Command) {
+    let ran = again.output().unwrap();
+    let said = format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    assert!(ran.status.success(), "{again:?}:\n{said}");
+    assert!(said.contains("1 passed"), "{again:?} didn't run:\n{said}");
+    if std::env::var_os("PLY_TEST_SHOW").is_some() {
+        println!("{said}");
+    }
+}
+
+pub fn user() -> (u32, u32) {
     static MADE: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _alone = MADE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let found = || {
