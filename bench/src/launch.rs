@@ -1,7 +1,8 @@
-//! Starting `/bin/true` on a Debian base: as root beside `runc`, as a user beside `bwrap`. What a run keeps in memory while
-//! its app sleeps, how long the shortest command takes, and how big the program is.
+//! Starting `/bin/true` on a Debian base: as root beside `runc` and Docker, as a user beside `bwrap`. What a run keeps in
+//! memory while its app sleeps, how long the shortest command takes, and how big the program is.
 
-use crate::{Options, extract};
+use crate::docker::Daemon;
+use crate::{Options, extract, many};
 use anyhow::{Context, Result, bail, ensure};
 use ply_bench::{Row, duel, measure, median};
 use std::ffi::OsStr;
@@ -12,12 +13,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The user with a range of ids that `tools/world` provides.
+/// The users that `tools/world` provides: one with a range of ids, one without.
 const USER: &str = "plytest";
+const BARE: &str = "plybare";
 /// These commands are short: more turns cost little and steady the median.
 const TURNS: usize = 3;
 /// The most that run parent and init may hold together while the app sleeps, in bytes.
-const IDLE: u64 = 5_000_000;
+const IDLE: u64 = 3_000_000;
+/// The most that `ply exec APP true` may take.
+const EXEC: Duration = Duration::from_millis(10);
 /// The most that the program may take on disk, in bytes.
 const PROGRAM: u64 = 20_000_000;
 /// The most that `ply --version` may take.
@@ -29,21 +33,32 @@ pub(crate) fn run(options: &Options) -> Result<Vec<Row>> {
     let cache = std::env::var_os("PLY_TEST_CACHE").map_or_else(|| PathBuf::from(".cache"), PathBuf::from);
     let registry =
         cache.join("registry").canonicalize().context("no minted packages: `make fixtures` makes them")?;
-    let user = user()?;
+    let user = user_of(USER)?;
     let peer = Peer::new(&registry)?;
     let rounds = options.rounds * TURNS;
 
     let root = World::new(&ply, &registry, "root", None)?;
     let runc = duel(rounds, &mut || Ok(root.launch()), &mut || Ok(peer.runc()))
         .context("as root, beside Debian's runc; ply's own words come from `ply run` in the same folders")?;
-    let root_idle = root.idle()?;
+    let docker = match Daemon::start(&peer.rootfs())? {
+        Some(daemon) => Some(duel(rounds, &mut || Ok(root.launch()), &mut || Ok(daemon.run()))?),
+        None => None,
+    };
+    let root_idle = root.idle(rounds)?;
+    let many = many::rows(&root)?;
     drop(root);
 
     let own = World::new(&ply, &registry, "user", Some(user))?;
     let bwrap = duel(rounds, &mut || Ok(own.launch()), &mut || Ok(peer.bwrap(user)))
         .context("as a user, beside bwrap of Debian's bubblewrap")?;
-    let user_idle = own.idle()?;
+    let user_idle = own.idle(rounds)?;
     drop(own);
+    // bwrap maps one id; with no range of ids ply does the same.
+    let bare = user_of(BARE)?;
+    let one = World::new(&ply, &registry, "bare", Some(bare))?;
+    let bare = duel(rounds, &mut || Ok(one.launch()), &mut || Ok(peer.bwrap(bare)))
+        .context("as a user without a range of ids, beside bwrap")?;
+    drop(one);
 
     let mut version = Vec::new();
     for round in 0..=rounds {
@@ -52,16 +67,37 @@ pub(crate) fn run(options: &Options) -> Result<Vec<Row>> {
             version.push(sample);
         }
     }
-    Ok(vec![
-        Row::time("launch, root: wall", runc.ours.wall, "runc", runc.peer.wall, Some(0.6)),
+    let mut rows = vec![
+        Row::time("launch, root: wall", runc.ours.wall, "runc", runc.peer.wall, Some(0.5)),
         Row::time("launch, root: processor", runc.ours.cpu, "runc", runc.peer.cpu, None),
-        Row::time("launch, user: wall", bwrap.ours.wall, "bwrap", bwrap.peer.wall, Some(3.0)),
+    ];
+    if let Some(docker) = docker {
+        let target = Some(1.0 / 25.0);
+        rows.push(Row::time("launch, root: wall", docker.ours.wall, "docker", docker.peer.wall, target));
+    }
+    rows.extend([
+        Row::time("launch, user: wall", bwrap.ours.wall, "bwrap", bwrap.peer.wall, Some(2.0)),
         Row::time("launch, user: processor", bwrap.ours.cpu, "bwrap", bwrap.peer.cpu, None),
-        Row::size_at_most("idle run, root: memory", root_idle, IDLE),
-        Row::size_at_most("idle run, user: memory", user_idle, IDLE),
+        Row::time("launch, user with one id: wall", bare.ours.wall, "bwrap", bare.peer.wall, Some(2.0)),
+        Row::size_at_most("idle run, root: memory", root_idle.memory, IDLE),
+        Row::size_at_most("idle run, user: memory", user_idle.memory, IDLE),
+        Row::at_most("ply exec true, root", root_idle.exec, EXEC),
+        Row::at_most("ply exec true, user", user_idle.exec, EXEC),
+    ]);
+    rows.extend(many);
+    rows.extend([
         Row::at_most("ply --version", median(&version).wall, VERSION),
         Row::size_at_most("the program", fs::metadata(&ply)?.len(), PROGRAM),
-    ])
+    ]);
+    Ok(rows)
+}
+
+/// What was measured beside an app that sleeps.
+struct Idle {
+    /// What all processes of the run but its app hold for themselves, in bytes.
+    memory: u64,
+    /// How long the shortest command inside takes.
+    exec: Duration,
 }
 
 /// The program under test: `PLY_BIN`, else the `ply` beside this one.
@@ -73,18 +109,18 @@ fn program() -> Result<PathBuf> {
     path.canonicalize().with_context(|| format!("no program at {}: `make build` makes it", path.display()))
 }
 
-/// The user's two ids.
-fn user() -> Result<(u32, u32)> {
+/// A user's two ids.
+fn user_of(name: &str) -> Result<(u32, u32)> {
     let passwd = fs::read_to_string("/etc/passwd")?;
-    let line = passwd.lines().find(|line| line.split(':').next() == Some(USER));
-    let line = line.with_context(|| format!("no user {USER} here: run it inside tools/world, as root"))?;
+    let line = passwd.lines().find(|line| line.split(':').next() == Some(name));
+    let line = line.with_context(|| format!("no user {name} here: run it inside tools/world, as root"))?;
     let fields: Vec<&str> = line.split(':').collect();
     let [_, _, uid, gid, ..] = fields[..] else { bail!("not a line of a passwd file: {line}") };
     Ok((uid.parse()?, gid.parse()?))
 }
 
 /// A new folder that everybody can look into.
-fn folder(name: &str) -> Result<PathBuf> {
+pub(crate) fn folder(name: &str) -> Result<PathBuf> {
     let dir = std::env::temp_dir().join(format!("ply-bench-{}-{name}", std::process::id()));
     fs::create_dir(&dir)?;
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o755))?;
@@ -92,7 +128,7 @@ fn folder(name: &str) -> Result<PathBuf> {
 }
 
 /// Runs a preparing command; what it says is shown where it fails.
-fn prepare(mut command: Command) -> Result<()> {
+pub(crate) fn prepare(mut command: Command) -> Result<()> {
     let done =
         command.stdin(Stdio::null()).output().with_context(|| format!("{command:?} can't be started"))?;
     ensure!(done.status.success(), "{command:?}: {}\n{}", done.status, String::from_utf8_lossy(&done.stderr));
@@ -138,6 +174,10 @@ impl Peer {
         Ok(new)
     }
 
+    fn rootfs(&self) -> PathBuf {
+        self.dir.join("rootfs")
+    }
+
     fn runc(&self) -> Command {
         let mut command = Command::new("runc");
         command.arg("--root").arg(self.dir.join("state")).args(["run", "--bundle"]).arg(&self.dir);
@@ -161,7 +201,7 @@ impl Drop for Peer {
 }
 
 /// Folders of ply's own, in which one app is installed that ends at once and one image is that sleeps.
-struct World {
+pub(crate) struct World {
     ply: PathBuf,
     registry: PathBuf,
     dir: PathBuf,
@@ -194,7 +234,7 @@ impl World {
         Ok(())
     }
 
-    fn ply<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Command {
+    pub(crate) fn ply<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Command {
         let mut command = Command::new(&self.ply);
         command.args(args).env_clear().env("PATH", PATH).env("HOME", &self.dir).current_dir(&self.dir);
         for (key, sub) in [("PLY_DATA_DIR", "data"), ("PLY_RUN_DIR", "run"), ("PLY_CONFIG_DIR", "config")] {
@@ -212,8 +252,8 @@ impl World {
         self.ply(["-q", "run", "--installed", "true"])
     }
 
-    /// What all processes of a run but its app hold for themselves, two seconds after the start, in bytes.
-    fn idle(&self) -> Result<u64> {
+    /// A run whose app sleeps, two seconds after its start.
+    fn idle(&self, rounds: usize) -> Result<Idle> {
         prepare(self.ply(["-q", "run", "-d", "sleep/app.img", "--name", "sleep"]))?;
         let start = Instant::now();
         while !self.processes()?.iter().any(|p| p.is_app) {
@@ -223,19 +263,25 @@ impl World {
         std::thread::sleep(Duration::from_secs(2));
         let (mut sum, mut count) = (0, 0);
         for process in self.processes()?.iter().filter(|p| !p.is_app) {
-            let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", process.pid))?;
-            let own = private(&rollup)?;
+            let own = many::kilobytes(process.pid, &["Private_Clean:", "Private_Dirty:"])?;
             eprintln!("  {} ({}): {:.2} MB", process.name, process.pid, own as f64 / 1e6);
             sum += own;
             count += 1;
         }
         ensure!(count >= 2, "{count} processes beside the app: not a run parent and an init");
+        let mut exec = Vec::new();
+        for round in 0..=rounds {
+            let sample = measure(&mut self.ply(["exec", "sleep", "/bin/true"]))?;
+            if round > 0 {
+                exec.push(sample);
+            }
+        }
         prepare(self.ply(["-q", "stop", "sleep"]))?;
-        Ok(sum)
+        Ok(Idle { memory: sum, exec: median(&exec).wall })
     }
 
     /// The processes that got this world's folders in their environment, and all below them.
-    fn processes(&self) -> Result<Vec<Process>> {
+    pub(crate) fn processes(&self) -> Result<Vec<Process>> {
         let mark = format!("PLY_DATA_DIR={}", self.dir.join("data").display());
         let mut all = Vec::new();
         for entry in fs::read_dir("/proc")?.flatten() {
@@ -267,23 +313,10 @@ impl World {
 }
 
 /// A process of a run.
-struct Process {
-    pid: u32,
+pub(crate) struct Process {
+    pub(crate) pid: u32,
     name: String,
-    is_app: bool,
-}
-
-/// What only this process holds, in bytes, by its `smaps_rollup`.
-fn private(rollup: &str) -> Result<u64> {
-    let mut sum = 0;
-    for key in ["Private_Clean:", "Private_Dirty:"] {
-        let line = rollup
-            .lines()
-            .find_map(|l| l.strip_prefix(key))
-            .with_context(|| format!("no {key} in smaps_rollup"))?;
-        sum += line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024;
-    }
-    Ok(sum)
+    pub(crate) is_app: bool,
 }
 
 impl Drop for World {

@@ -1,7 +1,9 @@
 //! `cargo run --release -p ply-bench -- [pack|extract|resolve|launch] [--check] [--rounds N]`: everything where nothing is named.
 
+mod docker;
 mod extract;
 mod launch;
+mod many;
 mod pack;
 mod resolve;
 mod tree;

@@ -255,10 +255,18 @@ impl<'r> Job<'r> {
         let decision = ship::decide(&listing.entries, &rules)?;
         self.refuse_reserved(&listing, &decision)?;
         let (lock, packages, lock_changed) = self.resolve(fetcher)?;
+        // Written beside its place now, so that what keeps it from being written is told before there is an image; put
+        // there once the image is: a build that is refused leaves no lock.
+        let pending = lock_changed.then(|| self.prepare_lock(&lock)).transpose()?;
         self.refuse_foreign_addons(&listing, &decision, &packages)?;
 
         let embedded = self.embedded_lock(&lock);
         let made = self.pack_or_skip(&listing, &decision, embedded.as_deref())?;
+        if let Some(pending) = pending {
+            pending
+                .place(&self.lock_path, Lasts::PowerCut)
+                .map_err(|e| BuildError::io("write", &self.lock_path, e))?;
+        }
         // What goes into the store is about to run, and a run looks itself.
         if self.target.is_some() {
             self.notices.extend(self.entrypoint_notice(&made, &packages));
@@ -270,7 +278,7 @@ impl<'r> Job<'r> {
             path: made.path,
             bytes: made.bytes,
             skipped: made.skipped,
-            lock_changed,
+            lock_changed: lock_changed && self.request.manifest.is_none(),
             left_out: decision.left_out,
             notices: self.notices,
             manifest: self.manifest,
@@ -304,7 +312,16 @@ impl<'r> Job<'r> {
         }
     }
 
-    /// The graph of the manifest; the lock is written where it changed.
+    /// The new lock, beside its place.
+    fn prepare_lock(&self, lock: &Lock) -> Result<Pending, BuildError> {
+        if let Some(folder) = self.lock_path.parent().filter(|f| !f.as_os_str().is_empty()) {
+            std::fs::create_dir_all(folder).map_err(|e| BuildError::io("create", folder, e))?;
+        }
+        Pending::holding(&self.lock_path, lock.to_string().as_bytes(), Access::Kept)
+            .map_err(|e| BuildError::io("write", &self.lock_path, e))
+    }
+
+    /// The graph of the manifest, and whether its lock has to be written.
     fn resolve(&self, fetcher: &Fetcher) -> Result<(Lock, Vec<Resolved>, bool), BuildError> {
         let existing = self.existing_lock()?;
         let build = &self.manifest.build;
@@ -314,15 +331,7 @@ impl<'r> Job<'r> {
         let mode = if self.request.locked { Mode::Locked } else { Mode::Keep };
         let resolution = fetcher.resolve(&self.manifest, existing.as_ref(), mode)?;
         let changed = existing.as_ref() != Some(&resolution.lock);
-        if changed {
-            if let Some(folder) = self.lock_path.parent().filter(|f| !f.as_os_str().is_empty()) {
-                std::fs::create_dir_all(folder).map_err(|e| BuildError::io("create", folder, e))?;
-            }
-            let text = resolution.lock.to_string();
-            write_atomic(&self.lock_path, text.as_bytes(), Access::Kept, Lasts::PowerCut)
-                .map_err(|e| BuildError::io("write", &self.lock_path, e))?;
-        }
-        Ok((resolution.lock, resolution.packages, changed && self.request.manifest.is_none()))
+        Ok((resolution.lock, resolution.packages, changed))
     }
 
     fn existing_lock(&self) -> Result<Option<Lock>, BuildError> {

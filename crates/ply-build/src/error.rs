@@ -99,6 +99,20 @@ impl BuildError {
             Self::Reserved(_) => "rename it, or list in [build] include what should ship".to_owned(),
             Self::Source(error) => return error.hint(),
             Self::Image(error) => return error.hint(),
+            Self::Io { verb: "write" | "create", error, .. } if error.kind() == io::ErrorKind::NotFound => {
+                "make the folder first, or write elsewhere with -o FILE".to_owned()
+            }
+            Self::Io { verb: "write" | "create", error, .. }
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+                ) =>
+            {
+                "write the image where you may with -o FILE; ply.lock stands beside ply.toml".to_owned()
+            }
+            Self::Io { error, .. } if error.kind() == io::ErrorKind::PermissionDenied => {
+                "check its owner and mode: ls -ld".to_owned()
+            }
             Self::NotADirectory(_) | Self::Io { .. } => return None,
         };
         Some(hint)

@@ -73,6 +73,24 @@ impl Pending {
         }
     }
 
+    /// `bytes` in a temporary file beside `path`, to be placed there.
+    ///
+    /// # Errors
+    /// The system's; nothing is left then.
+    pub fn holding(path: &Path, bytes: &[u8], access: Access) -> io::Result<Self> {
+        if path.file_name().is_none() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut pending = Self::create(folder_of(path), access)?;
+        if access == Access::Kept
+            && let Ok(old) = path.metadata()
+        {
+            pending.file.set_permissions(Permissions::from_mode(old.mode() & 0o7777))?;
+        }
+        pending.file.write_all(bytes)?;
+        Ok(pending)
+    }
+
     /// The file, to be written.
     pub fn file(&mut self) -> &mut File {
         &mut self.file
@@ -115,17 +133,7 @@ fn folder_of(path: &Path) -> &Path {
 /// # Errors
 /// The system's; the file is then as it was, and nothing is left beside it.
 pub fn write_atomic(path: &Path, bytes: &[u8], access: Access, lasts: Lasts) -> io::Result<()> {
-    if path.file_name().is_none() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    let mut pending = Pending::create(folder_of(path), access)?;
-    if access == Access::Kept
-        && let Ok(old) = path.metadata()
-    {
-        pending.file.set_permissions(Permissions::from_mode(old.mode() & 0o7777))?;
-    }
-    pending.file.write_all(bytes)?;
-    pending.place(path, lasts)
+    Pending::holding(path, bytes, access)?.place(path, lasts)
 }
 
 /// Removes the temporary files that killed writers left in `folder`; those that are being written stay.

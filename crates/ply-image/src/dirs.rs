@@ -20,8 +20,17 @@ impl Dirs {
     /// the run folder under `/tmp`, which must be the caller's own with mode 0700.
     pub fn from_env() -> io::Result<Self> {
         let var = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        // A relative one would be another folder wherever ply is called from.
+        let absolute = |name: &str| match var(name) {
+            Some(dir) if !dir.is_absolute() => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{name} is not an absolute path: {}", dir.display()),
+            )),
+            dir => Ok(dir),
+        };
         let uid = rustix::process::geteuid().as_raw();
-        let (data, run, config) = (var("PLY_DATA_DIR"), var("PLY_RUN_DIR"), var("PLY_CONFIG_DIR"));
+        let (data, run, config) =
+            (absolute("PLY_DATA_DIR")?, absolute("PLY_RUN_DIR")?, absolute("PLY_CONFIG_DIR")?);
         if uid == 0 {
             return Ok(Self {
                 data: data.unwrap_or_else(|| "/var/lib/ply".into()),
@@ -29,8 +38,10 @@ impl Dirs {
                 config: config.unwrap_or_else(|| "/etc/ply".into()),
             });
         }
-        let home = || var("HOME").ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "HOME is not set"));
-        let below_home = |xdg: &str, rest: &str| match var(xdg) {
+        let home =
+            || absolute("HOME")?.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "HOME is not set"));
+        // The XDG base directories: a relative one is to be ignored.
+        let below_home = |xdg: &str, rest: &str| match var(xdg).filter(|dir| dir.is_absolute()) {
             Some(dir) => Ok(dir.join("ply")),
             None => home().map(|h| h.join(rest).join("ply")),
         };

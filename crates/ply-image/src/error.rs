@@ -192,6 +192,14 @@ impl ImageError {
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Changed(_) | Self::Vanished(_) => "run it again when nothing writes there".to_owned(),
+            Self::Io { action: "open", error, .. } if error.kind() == io::ErrorKind::NotFound => {
+                "check the path; a package of a registry is written NAME@RANGE, as redis@8".to_owned()
+            }
+            Self::Io { action: "read" | "open", error, .. }
+                if error.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                "check its owner and mode: ls -ld".to_owned()
+            }
             Self::Special { .. } => "remove it, or leave it out with include".to_owned(),
             Self::Damaged { image, .. }
             | Self::NotAnImage { image, .. }

@@ -26,7 +26,7 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 use zstd_safe::DCtx;
 
 /// The largest manifest or lock that is read from an image, in bytes.
@@ -45,6 +45,9 @@ pub struct Image {
     sb: Super,
     meta: MetaCache,
     ids: OnceLock<Vec<u32>>,
+    /// The fragment that was unpacked last for [`Image::read`], by its place: small files that lie beside each other
+    /// (passwd and group) are read one after the other.
+    fragment: Mutex<Option<(u64, Vec<u8>)>>,
 }
 
 impl Image {
@@ -92,6 +95,7 @@ impl Image {
             sb,
             meta: MetaCache::default(),
             ids: OnceLock::new(),
+            fragment: Mutex::new(None),
         };
         image.check_layout()?;
         Ok(image)
@@ -254,11 +258,18 @@ impl Image {
         // Grows with what is really there: the size in the inode is only a claim.
         let mut out = Vec::new();
         let mut reader = BlockReader::new(self);
+        let mut kept = self.fragment.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some((at, fragment)) = kept.take() {
+            (reader.fragment_at, reader.fragment) = (at, fragment);
+        }
         for n in 0..blocks.count(size, self.block_size()) {
             match reader.block(size, blocks, n)? {
                 Piece::Zeros(length) => out.resize(out.len() + length, 0),
                 Piece::Data(bytes) => out.extend_from_slice(bytes),
             }
+        }
+        if reader.fragment_at != NONE64 {
+            *kept = Some((reader.fragment_at, reader.fragment));
         }
         Ok(out)
     }

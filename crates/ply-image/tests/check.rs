@@ -259,11 +259,14 @@ fn an_entry_of_an_older_ply_is_checked_once_before_it_is_used() {
     let old = store.get(&entry.digest).unwrap().unwrap();
     old.check().unwrap();
     assert_eq!(std::fs::read_to_string(&record).unwrap(), text);
-    std::fs::write(&record, &before).unwrap();
     let evil = two_files();
     let mut bytes = evil.bytes.clone();
     bytes[4..8].copy_from_slice(&0u32.to_le_bytes());
-    std::fs::write(&entry.image, bytes).unwrap();
+    std::fs::write(&entry.image, &bytes).unwrap();
+    // Of another size it would count as absent.
+    let was = format!("\"bytes\": {}", entry.bytes);
+    let before = before.replace(&was, &format!("\"bytes\": {}", bytes.len()));
+    std::fs::write(&record, &before).unwrap();
     let old = store.get(&entry.digest).unwrap().unwrap();
     assert!(old.check().unwrap_err().to_string().ends_with("it has no inodes or no owners"));
     assert_eq!(std::fs::read_to_string(&record).unwrap(), before);

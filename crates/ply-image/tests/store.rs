@@ -242,6 +242,22 @@ fn an_entry_that_is_not_whole_is_absent_and_comes_again() {
 }
 
 #[test]
+fn the_same_bytes_for_two_archs_keep_the_name_that_was_asked_for() {
+    let world = World::new();
+    let (path, image) = world.image("web", "1.0.0", b"web");
+    let insert = |arch| {
+        let image = ImageName { arch, ..image.clone() };
+        world.store().insert_file(&path, Origin { source: None, image }).unwrap()
+    };
+    let other = if Arch::HOST == Arch::X64 { Arch::Arm64 } else { Arch::X64 };
+    for arch in [other, Arch::HOST, other] {
+        assert_eq!(insert(arch).name.arch, arch);
+    }
+    let kept = world.store().list().unwrap();
+    assert_eq!((kept.len(), kept[0].name.arch), (1, Arch::HOST));
+}
+
+#[test]
 fn gc_takes_what_nobody_keeps_and_nothing_that_runs() {
     let world = World::new();
     let store = world.store();

@@ -23,7 +23,7 @@ impl PackageName {
     /// The nearest valid name to any text, or `None` where nothing of it can stand in a name.
     pub fn fold(text: &str) -> Option<Self> {
         let mut out = String::new();
-        for c in text.chars().flat_map(char::to_lowercase) {
+        for c in text.chars().flat_map(char::to_lowercase).map(without_marks) {
             let c = if c.is_ascii_alphanumeric() || ".-_+".contains(c) { c } else { '-' };
             if out.is_empty() && !c.is_ascii_alphanumeric() {
                 continue;
@@ -172,3 +172,18 @@ impl fmt::Display for RunName {
 }
 
 serde_by_text!(PackageName, Owner, RunName);
+/// A Latin letter without its accent, so that a folder's name is still known in an app's.
+fn without_marks(c: char) -> char {
+    match c {
+        'à'..='æ' => 'a',
+        'ç' => 'c',
+        'è'..='ë' => 'e',
+        'ì'..='ï' => 'i',
+        'ñ' => 'n',
+        'ò'..='ö' | 'ø' | 'œ' => 'o',
+        'ß' => 's',
+        'ù'..='ü' => 'u',
+        'ý' | 'ÿ' => 'y',
+        other => other,
+    }
+}

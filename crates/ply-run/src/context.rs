@@ -12,7 +12,8 @@ pub struct Context {
     pub store: Store,
     /// Finds, fetches and resolves.
     pub fetcher: Fetcher,
-    /// The folder of the instances' cgroups, relative to the cgroup mounts; `PLY_CGROUP`, else `ply`.
+    /// The folder of the instances' cgroups, relative to the cgroup mounts: `PLY_CGROUP`; empty for the place that
+    /// the host offers.
     pub cgroup_parent: PathBuf,
     /// The caller's folder: relative host paths are against it.
     pub cwd: PathBuf,
@@ -23,7 +24,7 @@ pub struct Context {
 impl Context {
     /// The cgroup folder of this environment.
     pub fn cgroup_from_env() -> PathBuf {
-        std::env::var_os("PLY_CGROUP").filter(|v| !v.is_empty()).map_or_else(|| "ply".into(), PathBuf::from)
+        std::env::var_os("PLY_CGROUP").map(PathBuf::from).unwrap_or_default()
     }
 
     pub(crate) fn say(&self, line: &str) {

@@ -139,6 +139,9 @@ impl RunError {
             Self::Io { why, .. } if why.kind() == io::ErrorKind::StorageFull => {
                 Some("free some space, ply gc may help".to_owned())
             }
+            Self::Io { why, .. } if why.kind() == io::ErrorKind::PermissionDenied => {
+                Some("check its owner and mode: ls -ld".to_owned())
+            }
             Self::Io { .. } => None,
             Self::Newer { .. } => Some("use the newer ply that wrote it".to_owned()),
         }

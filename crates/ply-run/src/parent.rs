@@ -276,6 +276,8 @@ fn start(
         status: Status::Starting,
         since_ms: now_ms(),
         exit_code: None,
+        ended_by: None,
+        limits: Some(plan.limits),
         restarts: 0,
         health: None,
         address: None,

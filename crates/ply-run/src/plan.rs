@@ -13,7 +13,7 @@ use ply_manifest::{
     RunName, Signal,
 };
 use ply_sandbox::Host;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -111,7 +111,7 @@ pub enum IdMode {
 }
 
 /// The limits of one instance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedLimits {
     /// Memory in bytes, or none.
     pub memory_bytes: Option<u64>,
@@ -348,13 +348,13 @@ fn check_workdir(
 fn check_limits(limits: &PlannedLimits) -> Result<(), RunError> {
     if let Some(bytes) = limits.memory_bytes.filter(|bytes| *bytes < LEAST_MEMORY) {
         return Err(RunError::usage(
-            format!("no app starts in {} of memory", ply_manifest::Bytes(bytes)),
+            format!("too little memory for any app: {bytes} B"),
             "write a size with its unit, as in --mem 512M or mem = \"512M\"; the least is 1M",
         ));
     }
     if limits.pids < LEAST_PIDS {
         return Err(RunError::usage(
-            format!("no app starts with a limit of {} processes", limits.pids),
+            format!("too few processes for any app: {}", limits.pids),
             format!("the init of the box is one and the app another: write {LEAST_PIDS} or more"),
         ));
     }
@@ -520,7 +520,7 @@ fn environment(
 
 /// What the host doesn't give and this run asks for. (`RLIMIT_NPROC` holds the number of processes in any case
 /// where there is a user namespace.)
-fn host_notices(host: &Host, limits: &PlannedLimits) -> Vec<String> {
+pub(crate) fn host_notices(host: &Host, limits: &PlannedLimits) -> Vec<String> {
     let lacks = [
         ("mem", limits.memory_bytes.is_some() && !host.enforced.memory),
         ("cpu", limits.cpu_millis.is_some() && !host.enforced.cpu),

@@ -5,7 +5,7 @@ use crate::options::RunOptions;
 use crate::plan::{IdMode, Placement, Plan, PlanInput, PlanLayer, plan};
 use crate::rootfs::fake::FakeRoot;
 use ply_manifest::{DevOverlay, Digest, LayerSection, Manifest};
-use ply_sandbox::{CgroupKind, Enforced, Host, Ids, Kernel, MountOwner, SubIds};
+use ply_sandbox::{CgroupKind, CgroupPlace, Enforced, Host, Ids, Kernel, MountOwner, SubIds};
 use std::path::Path;
 
 const MANIFEST: &str = r#"
@@ -79,7 +79,9 @@ pub(crate) fn host(root: bool) -> Host {
         newuidmap: Some("/usr/bin/newuidmap".into()),
         newgidmap: Some("/usr/bin/newgidmap".into()),
         cgroup: CgroupKind::V2 { mount: "/sys/fs/cgroup".into() },
+        cgroup_place: CgroupPlace::Folder("ply".into()),
         cgroup_writable: true,
+        cgroup_refusal: None,
         enforced: Enforced { pids: true, memory: true, cpu: true },
         memory_bytes: 1 << 30,
     }

@@ -4,6 +4,7 @@ use crate::relay::Backends;
 use crate::state::{self, InstanceState, Status, now_ms};
 use crate::{journal, ports};
 use ply_image::Dirs;
+use ply_manifest::Bytes;
 use ply_sandbox::Instance;
 use serde_json::json;
 use std::cell::{Cell, RefCell};
@@ -101,10 +102,14 @@ impl Pool {
             // Its end can't be asked any more: it is over all the same.
             Err(_) => i32::from(crate::EXIT_PLY),
         };
-        let oom = instance.oom_kills().unwrap_or(0) > 0;
+        let oom = code != 0 && instance.oom_kills().unwrap_or(0) > 0;
         let state = &mut slot.state;
-        if oom && code != 0 {
-            (self.say)(&format!("{}.{} was killed for memory: it reached its limit", state.app, state.slot));
+        if oom {
+            let limit = state.limits.and_then(|limits| limits.memory_bytes);
+            let limit = limit.map_or("the host's".to_owned(), |bytes| format!("limit {}", Bytes(bytes)));
+            let why = format!("killed: out of memory ({limit})");
+            (self.say)(&format!("{}.{} {why}", state.app, state.slot));
+            state.ended_by = Some(why);
         }
         let uptime_ms = now_ms().saturating_sub(state.since_ms);
         let detail = json!({"code": code, "oom": oom, "asked": asked, "uptime_ms": uptime_ms});

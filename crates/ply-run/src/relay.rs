@@ -351,13 +351,14 @@ mod tests {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = taken.local_addr().unwrap().port();
         let address = ShownAddress(PublishAddress::Ip(Ipv4Addr::LOCALHOST.into()));
-        let dirs = Dirs { data: "/none".into(), run: "/none".into(), config: "/none".into() };
+        let root = tempfile::tempdir().unwrap();
+        let dirs = crate::state::tests::dirs(root.path());
         let error = bind(&dirs, &[PlannedPublish { address, port, instance_port: 80 }]).unwrap_err();
         let pid = std::process::id();
         let message = error.to_string();
         assert!(message.starts_with(&format!("port {port} is in use by ")), "{message}");
         assert!(message.contains(&format!("(process {pid})")), "{message}");
         let hint = error.hint().unwrap();
-        assert!(hint.contains(":80") && hint.contains("is free"), "{hint}");
+        assert!(hint.contains("--publish 127.0.0.1:") && hint.contains("is free"), "{hint}");
     }
 }

@@ -109,7 +109,7 @@ fn env_files(
 }
 
 /// Takes what the run needs for itself: its name, ids, volumes, ports. All of it goes with this process.
-fn make_ready(found: Found, plan: Plan, host: Host, context: Context) -> Result<Ready, RunError> {
+fn make_ready(found: Found, plan: Plan, mut host: Host, context: Context) -> Result<Ready, RunError> {
     let dirs = &context.dirs;
     let name = take_name(&dirs.run, &plan.name)?;
     let lease = host.root.then(|| Lease::take(&dirs.run, plan.name.as_str())).transpose()?;
@@ -126,8 +126,16 @@ fn make_ready(found: Found, plan: Plan, host: Host, context: Context) -> Result<
         Some(health) => Some(health.port),
         None => plan.publish.first().map(|p| p.instance_port),
     };
+    // Last of all, since it may move this process: what the host gives is known for certain only now.
+    let me = state::this_process();
+    let cgroup_parent = host.settle(&format!("ply-{}-{}-{}", plan.name, me.pid, me.start_time));
+    for notice in crate::plan::host_notices(&host, &plan.limits) {
+        if !plan.notices.contains(&notice) {
+            context.say(&notice);
+        }
+    }
     let Found { locks, .. } = found;
-    let Context { dirs, cgroup_parent, say, .. } = context;
+    let Context { dirs, say, .. } = context;
     let held = Box::new((name, lease, volume_locks, locks));
     Ok(Ready {
         plan,

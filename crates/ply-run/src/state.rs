@@ -3,6 +3,7 @@
 
 use crate::RunError;
 use crate::files::{make_dir, read_json, start_time, write_json};
+use crate::plan::PlannedLimits;
 use ply_image::Dirs;
 use ply_manifest::{Digest, ImageName, RunName};
 use ply_sandbox::{ExecTarget, ProcessId};
@@ -58,6 +59,12 @@ pub struct InstanceState {
     pub since_ms: u64,
     /// How it ended, as a shell would show it.
     pub exit_code: Option<i32>,
+    /// What ended it, where that isn't its own doing: `killed: out of memory (limit 64M)`.
+    #[serde(default)]
+    pub ended_by: Option<String>,
+    /// The limits that hold for it now.
+    #[serde(default)]
+    pub limits: Option<PlannedLimits>,
     /// How often it was started again.
     pub restarts: u32,
     /// `healthy`, `unhealthy`, or none where nothing checks.
@@ -104,6 +111,10 @@ pub struct Row {
     pub ids: Option<ply_sandbox::Ids>,
     /// How it ended, or null.
     pub exit_code: Option<i32>,
+    /// What ended it, where that isn't its own doing, or null.
+    pub ended_by: Option<String>,
+    /// Its limits.
+    pub limits: Option<PlannedLimits>,
 }
 
 /// Milliseconds since 1970.
@@ -189,6 +200,8 @@ pub fn ps(dirs: &Dirs) -> Result<Vec<Row>, RunError> {
             digest: s.digest,
             parent_pid: s.parent.pid,
             exit_code: s.exit_code,
+            ended_by: s.ended_by,
+            limits: s.limits,
         })
         .collect())
 }
@@ -238,6 +251,8 @@ pub(crate) mod tests {
             status: Status::Running,
             since_ms: now_ms() - 5_500,
             exit_code: None,
+            ended_by: None,
+            limits: None,
             restarts: 0,
             health: None,
             address: None,

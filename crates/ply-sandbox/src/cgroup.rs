@@ -5,7 +5,7 @@
 //! which ones nobody will remove any more.
 
 use crate::defences::{Defence, stands};
-use crate::{CgroupKind, Host, LaunchError, Limits, Step};
+use crate::{CgroupKind, Enforced, Host, LaunchError, Limits, Step, place};
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -35,7 +35,7 @@ impl Cgroups {
         if let Some(mount) = unified.filter(|_| host.cgroup_writable) {
             let folder = made.folder(mount, parent, &name, true).map_err(wrong)?;
             if matches!(host.cgroup, CgroupKind::V2 { .. }) && stands(Defence::CgroupLimits) {
-                set_v2(&folder, host, limits).map_err(wrong)?;
+                set_v2(&folder, host.enforced, limits).map_err(wrong)?;
             }
             made.unified = Some(fs::File::open(&folder).map_err(wrong)?.into());
         }
@@ -51,19 +51,9 @@ impl Cgroups {
         let folder = mount.join(parent).join(name);
         match fs::create_dir(&folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let mut at = mount.to_path_buf();
-                for part in parent.components() {
-                    if unified {
-                        pass_down(&at);
-                    }
-                    at.push(part);
-                    match fs::create_dir(&at) {
-                        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                        _ => {}
-                    }
-                }
-                if unified {
-                    pass_down(&at);
+                match unified {
+                    true => place::make(mount, parent)?,
+                    false => fs::create_dir_all(mount.join(parent))?,
                 }
                 fs::create_dir(&folder)?;
             }
@@ -71,6 +61,18 @@ impl Cgroups {
         }
         self.folders.push(folder.clone());
         Ok(folder)
+    }
+
+    /// Changes the limits of a box that runs. Limits that the host doesn't enforce are passed over here, as at the
+    /// start; [`Host::notices`] said so.
+    pub(crate) fn set(&self, limits: &Limits) -> io::Result<()> {
+        for (at, folder) in self.folders.iter().enumerate() {
+            match at == 0 && self.unified.is_some() {
+                true => set_v2(folder, place::controllers(folder, "cgroup.controllers"), limits)?,
+                false => fs::write(folder.join("pids.max"), limits.pids.to_string())?,
+            }
+        }
+        Ok(())
     }
 
     /// The door of the v1 folder, for the box's first process to go through by itself; on v2 it was born inside.
@@ -102,29 +104,28 @@ pub(crate) fn remove(folders: &[PathBuf]) {
     }
 }
 
-/// Lets the children of a v2 cgroup use what it may use. What can't be passed down shows in the host's facts.
-fn pass_down(folder: &Path) {
-    for controller in ["+pids", "+memory", "+cpu"] {
-        let _ = fs::write(folder.join("cgroup.subtree_control"), controller);
+/// Writes the limits into a v2 folder; a limit that isn't asked for is lifted.
+fn set_v2(folder: &Path, enforced: Enforced, limits: &Limits) -> io::Result<()> {
+    let set = |file: &str, value: &str| fs::write(folder.join(file), value);
+    if enforced.pids {
+        set("pids.max", &limits.pids.to_string())?;
     }
-}
-
-fn set_v2(folder: &Path, host: &Host, limits: &Limits) -> io::Result<()> {
-    let set = |file: &str, value: String| fs::write(folder.join(file), value);
-    if host.enforced.pids {
-        set("pids.max", limits.pids.to_string())?;
-    }
-    if let Some(bytes) = limits.memory.filter(|_| host.enforced.memory) {
-        set("memory.max", bytes.to_string())?;
+    if enforced.memory {
         // Reclaim starts a little early. Only a little: past it the kernel slows every allocation down by the
         // square of the excess, and a leak is to meet the OOM killer within seconds, not to crawl towards it.
-        set("memory.high", (bytes - (bytes / 64).min(64 << 20)).to_string())?;
+        let high = limits.memory.map(|bytes| bytes - (bytes / 64).min(64 << 20));
+        let text = |bytes: Option<u64>| bytes.map_or_else(|| "max".into(), |bytes| bytes.to_string());
         // Where the kernel has no swap accounting the file isn't there.
-        let _ = set("memory.swap.max", "0".into());
-        set("memory.oom.group", "1".into())?;
+        let _ = set("memory.swap.max", if limits.memory.is_some() { "0" } else { "max" });
+        set("memory.oom.group", if limits.memory.is_some() { "1" } else { "0" })?;
+        // Lowered, the first of the two reclaims what is too much before the second would kill for it.
+        set("memory.high", &text(high))?;
+        set("memory.max", &text(limits.memory))?;
     }
-    if let Some(millis) = limits.cpu_millis.filter(|_| host.enforced.cpu) {
-        set("cpu.max", format!("{} 100000", u64::from(millis) * 100))?;
+    if enforced.cpu {
+        let quota =
+            limits.cpu_millis.map_or_else(|| "max".into(), |millis| (u64::from(millis) * 100).to_string());
+        set("cpu.max", &format!("{quota} 100000"))?;
     }
     Ok(())
 }
@@ -159,12 +160,13 @@ impl std::fmt::Display for Owner {
     }
 }
 
-/// Removes the cgroups whose maker is dead, below `parent` in every hierarchy that is used here; processes that
-/// somehow outlived it are killed first. Gives how many folders went.
+/// Removes the cgroups whose maker is dead, below `parent` (empty: this host's place for them) in every hierarchy that
+/// is used here; processes that somehow outlived it are killed first. Gives how many folders went.
 ///
 /// # Errors
 /// The system's, when a folder can't be listed.
 pub fn sweep(host: &Host, parent: &Path) -> io::Result<usize> {
+    let parent = if parent.as_os_str().is_empty() { host.cgroup_place.to_sweep() } else { parent };
     let mounts = match &host.cgroup {
         CgroupKind::V2 { mount } => vec![mount],
         CgroupKind::V1 { pids, unified } => pids.iter().chain(unified).collect(),

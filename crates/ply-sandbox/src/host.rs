@@ -1,6 +1,7 @@
 //! What this machine can do, as plain data: everything the launch decides by, so that a plan can be printed
 //! and tested without the machine.
 
+use crate::place::{self, CgroupPlace};
 use crate::{Ids, LaunchError, SubIds};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -24,8 +25,12 @@ pub struct Host {
     pub newgidmap: Option<PathBuf>,
     /// How cgroups are mounted here.
     pub cgroup: CgroupKind,
-    /// Whether the caller can make folders below the given one in the v2 hierarchy.
+    /// Where the cgroups of this process's boxes go.
+    pub cgroup_place: CgroupPlace,
+    /// Whether the caller can make folders at that place in the v2 hierarchy.
     pub cgroup_writable: bool,
+    /// Why it can't, where [`Host::settle`] was told.
+    pub cgroup_refusal: Option<String>,
     /// Which limits hold here.
     pub enforced: Enforced,
     /// The memory of the machine in bytes.
@@ -93,7 +98,7 @@ pub struct Enforced {
 
 impl Host {
     /// Looks at this machine. `cgroup_parent` is the folder below which instances get their cgroups, relative to
-    /// the cgroup mount (`ply` by default; under systemd the unit's delegated folder).
+    /// the cgroup mount; empty for the place that this host offers ([`CgroupPlace`]).
     pub fn probe(cgroup_parent: &Path) -> Self {
         let uid = rustix::process::geteuid().as_raw();
         let status = read("/proc/self/status");
@@ -102,7 +107,8 @@ impl Host {
         let initial = read("/proc/self/uid_map").split_ascii_whitespace().eq(["0", "0", "4294967295"]);
         let root = uid == 0 && initial && capabilities >> SYS_ADMIN & 1 == 1;
         let cgroup = cgroup_kind(&read("/proc/self/mountinfo"));
-        let (cgroup_writable, enforced) = enforced(&cgroup, cgroup_parent, root);
+        let cgroup_place = CgroupPlace::find(&cgroup, cgroup_parent, root, uid);
+        let (cgroup_writable, enforced) = enforced(&cgroup, &cgroup_place, root, uid);
         Self {
             uid,
             gid: rustix::process::getegid().as_raw(),
@@ -112,7 +118,9 @@ impl Host {
             newuidmap: find("newuidmap"),
             newgidmap: find("newgidmap"),
             cgroup,
+            cgroup_place,
             cgroup_writable,
+            cgroup_refusal: None,
             enforced,
             memory_bytes: field(&read("/proc/meminfo"), "MemTotal:").parse::<u64>().unwrap_or(1 << 20) << 10,
         }
@@ -184,16 +192,27 @@ impl Host {
             };
             notices.push(format!("root inside is root of this host: no user namespace ({why})"));
         }
+        if self.root && self.needs_trees() {
+            let why = match (self.kernel.squashfs, self.kernel.loop_devices) {
+                (true, true) => format!("Linux {} can't id-map squashfs, 6.2 can", self.kernel.release),
+                (false, _) => "the kernel has no squashfs".into(),
+                (true, false) => "the kernel has no loop devices".into(),
+            };
+            notices.push(format!("layers are used as extracted folders, not as images ({why})"));
+        }
         let off: Vec<&str> =
             [(self.enforced.pids, "pids"), (self.enforced.memory, "mem"), (self.enforced.cpu, "cpu")]
                 .into_iter()
                 .filter_map(|(enforced, name)| (!enforced).then_some(name))
                 .collect();
         if !off.is_empty() {
-            let why = match &self.cgroup {
-                CgroupKind::V2 { .. } => "the cgroup isn't delegated",
-                CgroupKind::V1 { .. } => "cgroup v2 has no controllers here",
-                CgroupKind::None => "there are no cgroups here",
+            let why = match (&self.cgroup_refusal, &self.cgroup) {
+                (Some(refusal), _) => refusal,
+                (None, CgroupKind::V2 { .. }) if self.cgroup_writable => "the cgroup lacks their controllers",
+                (None, CgroupKind::V2 { .. }) if self.root => "the cgroup can't be written",
+                (None, CgroupKind::V2 { .. }) => "no systemd of this user's delegates a cgroup",
+                (None, CgroupKind::V1 { .. }) => "cgroup v2 has no controllers here",
+                (None, CgroupKind::None) => "there are no cgroups here",
             };
             notices.push(format!("not enforced on this host: {} ({why})", off.join(", ")));
         }
@@ -289,35 +308,33 @@ fn cgroup_kind(mountinfo: &str) -> CgroupKind {
     }
 }
 
-/// Whether the v2 folder can be used, and what can be enforced.
-fn enforced(kind: &CgroupKind, parent: &Path, root: bool) -> (bool, Enforced) {
+/// Whether the place can be used, and what can be enforced there.
+fn enforced(kind: &CgroupKind, place: &CgroupPlace, root: bool, uid: u32) -> (bool, Enforced) {
+    let parent = place.folder(uid);
     // The nearest folder that exists is the one in which the next is made.
     let nearest = |mount: &Path| {
-        let wanted = mount.join(parent);
+        let wanted = mount.join(&parent);
         wanted.ancestors().find(|folder| folder.is_dir()).map(Path::to_path_buf).unwrap_or(wanted)
     };
-    let writable = |mount: &Path| {
-        // Folders that a user may write without root are its own (delegated) ones: the whole path must be there.
-        let folder = if root { nearest(mount) } else { mount.join(parent) };
-        rustix::fs::accessat(
-            rustix::fs::CWD,
-            folder.join("cgroup.procs"),
-            rustix::fs::Access::WRITE_OK,
-            rustix::fs::AtFlags::EACCESS,
-        )
-        .is_ok()
-    };
+    // Folders that a user may write without root are its own (delegated) ones: the whole path must be there.
+    let folder = |mount: &Path| if root { nearest(mount) } else { mount.join(&parent) };
     match kind {
         CgroupKind::V2 { mount } => {
-            let can = writable(mount);
-            let controllers = read(&nearest(mount).join("cgroup.controllers").to_string_lossy());
-            let has = |name| can && controllers.split_ascii_whitespace().any(|controller| controller == name);
-            (can, Enforced { pids: has("pids"), memory: has("memory"), cpu: has("cpu") })
+            let can = *place == CgroupPlace::Scope || place::writable(&folder(mount));
+            let controllers = place::controllers(&nearest(mount), "cgroup.controllers");
+            (can, if can { controllers } else { Enforced::default() })
         }
-        CgroupKind::V1 { pids, unified } => (
-            unified.as_deref().is_some_and(writable),
-            Enforced { pids: pids.as_deref().is_some_and(writable), ..Enforced::default() },
-        ),
+        CgroupKind::V1 { pids, unified } => {
+            let writable = |mount: &Path| {
+                let file = folder(mount).join("cgroup.procs");
+                let access = (rustix::fs::Access::WRITE_OK, rustix::fs::AtFlags::EACCESS);
+                rustix::fs::accessat(rustix::fs::CWD, file, access.0, access.1).is_ok()
+            };
+            (
+                unified.as_deref().is_some_and(writable),
+                Enforced { pids: pids.as_deref().is_some_and(writable), ..Enforced::default() },
+            )
+        }
         CgroupKind::None => (false, Enforced::default()),
     }
 }

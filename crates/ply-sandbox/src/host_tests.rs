@@ -58,7 +58,9 @@ fn whole() -> Host {
         newuidmap: Some("/usr/bin/newuidmap".into()),
         newgidmap: Some("/usr/bin/newgidmap".into()),
         cgroup: CgroupKind::V2 { mount: "/sys/fs/cgroup".into() },
+        cgroup_place: CgroupPlace::Delegated("user.slice/web.scope".into()),
         cgroup_writable: true,
+        cgroup_refusal: None,
         enforced: Enforced { pids: true, memory: true, cpu: true },
         memory_bytes: 1 << 30,
     }
@@ -85,7 +87,25 @@ fn ids_follow_from_what_the_host_can() {
     let mut debian12 = root.clone();
     debian12.kernel.squashfs_idmap = false;
     assert!(debian12.needs_trees());
-    assert!(debian12.notices().is_empty());
+    debian12.kernel.release = "6.1.0-18-amd64".into();
+    assert_eq!(
+        debian12.notices(),
+        [
+            "layers are used as extracted folders, not as images (Linux 6.1.0-18-amd64 can't id-map squashfs, 6.2 can)"
+        ]
+    );
+    for (change, why) in [
+        ((|kernel| kernel.squashfs = false) as fn(&mut Kernel), "the kernel has no squashfs"),
+        (|kernel| kernel.loop_devices = false, "the kernel has no loop devices"),
+    ] {
+        let mut without = root.clone();
+        change(&mut without.kernel);
+        assert!(without.needs_trees() && without.check().is_ok());
+        assert_eq!(
+            without.notices(),
+            [format!("layers are used as extracted folders, not as images ({why})")]
+        );
+    }
     let mut off = root;
     off.kernel.user_namespaces = Err("sysctl user.max_user_namespaces is 0".into());
     assert_eq!(off.ids(lease), Ids::Host);
@@ -138,4 +158,15 @@ fn limits_that_do_not_hold_are_one_line() {
     host.enforced = Enforced { pids: true, ..Enforced::default() };
     host.cgroup = CgroupKind::V1 { pids: Some("/p".into()), unified: None };
     assert_eq!(host.notices(), ["not enforced on this host: mem, cpu (cgroup v2 has no controllers here)"]);
+    host.cgroup = CgroupKind::V2 { mount: "/sys/fs/cgroup".into() };
+    assert_eq!(host.notices(), ["not enforced on this host: mem, cpu (the cgroup lacks their controllers)"]);
+    (host.cgroup_writable, host.enforced) = (false, Enforced::default());
+    assert_eq!(
+        host.notices(),
+        ["not enforced on this host: pids, mem, cpu (no systemd of this user's delegates a cgroup)"]
+    );
+    host.root = true;
+    assert_eq!(host.notices(), ["not enforced on this host: pids, mem, cpu (the cgroup can't be written)"]);
+    host.cgroup_refusal = Some("Permission denied".into());
+    assert_eq!(host.notices(), ["not enforced on this host: pids, mem, cpu (Permission denied)"]);
 }

@@ -138,11 +138,19 @@ impl Instance {
         inner::tcp_sockets(&self.target, n, rustix::net::AddressFamily::INET6)
     }
 
+    /// Changes the limits while it runs. Memory and processor hold from here on, more or less than before; the number
+    /// of processes too, but never above what it started with where `RLIMIT_NPROC` holds it beside the cgroup.
+    ///
+    /// # Errors
+    /// The system's, a cgroup that is gone with its box among them.
+    pub fn set_limits(&self, limits: &crate::Limits) -> io::Result<()> {
+        self.cgroups.set(limits)
+    }
+
     /// How often the kernel killed something in the box for memory so far; `None` where no cgroup v2 counts it.
     pub fn oom_kills(&self) -> Option<u64> {
         let events = self.cgroups.folders.first()?.join("memory.events");
-        let events = std::fs::read_to_string(events).ok()?;
-        events.lines().find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok())
+        crate::usage::keyed(&std::fs::read_to_string(events).ok()?, "oom_kill")
     }
 }
 

@@ -101,7 +101,14 @@ fn parent(spec: &Spec, context: &LaunchContext<'_>, stdio: Stdio) -> Result<Inst
     drop(standard);
 
     // The maps and limits are ours to set: the child has no rights outside of its namespace.
-    userns::write_maps(born.pid, &spec.ids, context.host)?;
+    // A child that fails meanwhile has no more files for them: then its own word counts.
+    userns::write_maps(born.pid, &spec.ids, context.host).map_err(|error| {
+        let _ = born.signal(libc::SIGKILL);
+        match talk(&ours, spec) {
+            LaunchError::Step { step: Step::Talk, .. } => error,
+            said => said,
+        }
+    })?;
     rights::raise_open_files(born.pid);
     wire::send(ours.as_fd(), Message::Go, &[]).map_err(|_| talk(&ours, spec))?;
 
@@ -207,6 +214,33 @@ fn first_process(plan: &Plan, app: &App, fds: &Inherited) -> Result<Infallible, 
         sys::enter_cgroup(door).at(Step::JoinCgroup)?;
     }
 
+    // What needs the rights of the namespace but nobody's ids, while the parent has the maps written: as a user that is
+    // two programs of the system's long.
+    // The cgroup namespace's root is where a process is when it makes it: only now we are where we belong.
+    if stands(Defence::CgroupNamespace) {
+        sys::unshare(libc::CLONE_NEWCGROUP).at(Step::CgroupNamespace)?;
+    }
+    rustix::system::sethostname(plan.hostname.to_bytes()).at(Step::Hostname)?;
+    if plan.network != Network::Host {
+        loopback_up().at(Step::Loopback)?;
+    }
+    rustix::mount::mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)
+        .at(Step::Private)?;
+    // The kernel mounts proc and sysfs in a user namespace only where an unmasked one is in sight (5.x:
+    // mount_too_revealing), that is before the old root goes.
+    let proc = filesystem(c"proc", &[], DATA).at(Step::Proc)?;
+    let sys = match plan.network {
+        // sysfs shows a network namespace, and the host's isn't ours to mount: a view of the host's, read-only.
+        Network::Host if plan.user_namespace => {
+            let host =
+                rustix::fs::open(c"/sys", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).at(Step::Sys)?;
+            copy(&host, true).at(Step::Sys)?
+        }
+        _ => filesystem(c"sysfs", &[], DATA).at(Step::Sys)?,
+    };
+    let read_only = if stands(Defence::SysReadOnly) { READ_ONLY } else { 0 };
+    sys::mount_setattr(sys.as_fd(), read_only | NO_SUID | NO_DEV | NO_EXEC, None, true).at(Step::Sys)?;
+
     // Until the maps are written nobody here is anybody. End of file: the parent died, and so do we.
     wait(socket)?;
     if plan.user_namespace {
@@ -224,16 +258,6 @@ fn first_process(plan: &Plan, app: &App, fds: &Inherited) -> Result<Infallible, 
             .at(Step::Ids)?;
     }
     new_session_keyring();
-    // The cgroup namespace's root is where a process is when it makes it: only now we are where we belong.
-    if stands(Defence::CgroupNamespace) {
-        sys::unshare(libc::CLONE_NEWCGROUP).at(Step::CgroupNamespace)?;
-    }
-    rustix::system::sethostname(plan.hostname.to_bytes()).at(Step::Hostname)?;
-    if plan.network != Network::Host {
-        loopback_up().at(Step::Loopback)?;
-    }
-    rustix::mount::mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)
-        .at(Step::Private)?;
 
     // What comes from the host is opened while its root is still ours, and as copies: they stay when it goes.
     let mut devices = [const { None }; MAX_DEVICES];
@@ -242,20 +266,6 @@ fn first_process(plan: &Plan, app: &App, fds: &Inherited) -> Result<Infallible, 
             *slot = Some(device.open().at_item(Step::Device, index)?);
         }
     }
-    // The kernel mounts proc and sysfs in a user namespace only where an unmasked one is in sight (5.x:
-    // mount_too_revealing), that is before the old root goes.
-    let proc = filesystem(c"proc", &[], DATA).at(Step::Proc)?;
-    let sys = match plan.network {
-        // sysfs shows a network namespace, and the host's isn't ours to mount: a view of the host's, read-only.
-        Network::Host if plan.user_namespace => {
-            let host =
-                rustix::fs::open(c"/sys", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).at(Step::Sys)?;
-            copy(&host, true).at(Step::Sys)?
-        }
-        _ => filesystem(c"sysfs", &[], DATA).at(Step::Sys)?,
-    };
-    let read_only = if stands(Defence::SysReadOnly) { READ_ONLY } else { 0 };
-    sys::mount_setattr(sys.as_fd(), read_only | NO_SUID | NO_DEV | NO_EXEC, None, true).at(Step::Sys)?;
 
     // The root: made by the parent, or (rootless) here, where this process is root.
     let mut received = [const { None }; wire::MAX_FDS];

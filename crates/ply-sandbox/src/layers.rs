@@ -192,7 +192,8 @@ fn loop_device(image: &File) -> io::Result<(File, String)> {
     let control = File::options().read(true).write(true).open("/dev/loop-control")?;
     for _ in 0..256 {
         // SAFETY: this request takes and gives a number.
-        let number = sys::check(i64::from(unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) }))?;
+        let number = sys::check(i64::from(unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) }))
+            .map_err(no_loop_device)?;
         let name = format!("/dev/loop{number}");
         let device = match File::open(&name) {
             // udev may be slower than we are.
@@ -212,7 +213,17 @@ fn loop_device(image: &File) -> io::Result<(File, String)> {
             Ok(_) => return Ok((device, name)),
         }
     }
-    Err(Errno::BUSY.into())
+    Err(no_loop_device(Errno::BUSY))
+}
+
+/// Why there is no free loop device, in words: the kernel makes one whenever it is asked, up to its own limit.
+fn no_loop_device(errno: Errno) -> io::Error {
+    match errno {
+        Errno::NOSPC | Errno::EXIST | Errno::BUSY | Errno::NODEV => {
+            io::Error::other("every loop device of this host is in use; losetup lists them")
+        }
+        other => other.into(),
+    }
 }
 
 /// The pinned namespace, open.
@@ -393,5 +404,19 @@ fn remove_pin(run_dir: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_loop_table_is_said_as_such() {
+        for errno in [Errno::NOSPC, Errno::BUSY] {
+            let said = no_loop_device(errno).to_string();
+            assert_eq!(said, "every loop device of this host is in use; losetup lists them");
+        }
+        assert_eq!(no_loop_device(Errno::ACCESS).raw_os_error(), Some(libc::EACCES));
     }
 }

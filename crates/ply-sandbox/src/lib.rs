@@ -18,6 +18,7 @@ mod keeper;
 mod launch;
 mod layers;
 mod masks;
+mod place;
 mod plan;
 mod rights;
 mod rootfs;
@@ -29,7 +30,9 @@ mod stub;
 mod subid;
 mod sys;
 mod syscalls;
+mod systemd;
 mod terminal;
+mod usage;
 mod userns;
 mod wire;
 
@@ -42,9 +45,11 @@ pub use host::{CgroupKind, Enforced, Host, Kernel};
 pub use instance::{Exit, Instance, ProcessId, Stdio, WindowSize};
 pub use launch::{LaunchContext, launch};
 pub use layers::{GcReport, gc};
+pub use place::CgroupPlace;
 pub use scratch::sweep_scratch;
 pub use spec::{
     Ids, Layer, Limits, Mount, MountOwner, Network, Process, ScratchFile, ScratchFolder, ScratchLink, Spec,
 };
 pub use subid::SubIds;
+pub use usage::Usage;
 pub use userns::{in_user_namespace, remove_all};

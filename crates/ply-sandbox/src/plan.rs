@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The most layers.
 const MAX_LAYERS: usize = 128;
@@ -68,8 +68,7 @@ impl Plan {
         let devices = DEVICES
             .iter()
             .map(|(name, number)| Device::usual(name, *number))
-            .chain(spec.devices.iter().map(|path| Device::asked(path)))
-            .filter(|device| !device.as_ref().is_ok_and(Device::is_there_anyway))
+            .chain(asked_devices(spec).map(|path| Device::asked(path)))
             .collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
             hostname: c(&spec.hostname)?,
@@ -237,6 +236,12 @@ const DEVICES: &[(&str, (u32, u32))] = &[
     ("tty", (5, 0)),
 ];
 
+/// What a spec asks for beyond the devices of every box.
+fn asked_devices(spec: &Spec) -> impl Iterator<Item = &PathBuf> {
+    let usual = |path: &Path| DEVICES.iter().any(|(name, _)| path == Path::new("/dev").join(name));
+    spec.devices.iter().filter(move |path| !usual(path))
+}
+
 /// A device of the host's, bound: nodes can't be made in a user namespace.
 pub(crate) struct Device {
     source: CString,
@@ -257,11 +262,6 @@ impl Device {
             Some(name) if plain(name) => Ok(Self { source: c_path(path)?, name: c(name)?, number: None }),
             _ => Err(LaunchError::Invalid(format!("a device must be below /dev: {}", path.display()))),
         }
-    }
-
-    /// Asked for, and one of every box.
-    fn is_there_anyway(&self) -> bool {
-        self.number.is_none() && DEVICES.iter().any(|(name, _)| name.as_bytes() == self.name.as_bytes())
     }
 
     /// In the child, while the host's root is there. What is found must be the device that is meant: a place of
@@ -438,7 +438,7 @@ pub(crate) fn explain(failure: Failure, spec: &Spec) -> LaunchError {
         },
         Step::Device => LaunchError::Source {
             path: match index.checked_sub(DEVICES.len()) {
-                Some(asked) => spec.devices.get(asked).cloned().unwrap_or_default(),
+                Some(asked) => asked_devices(spec).nth(asked).cloned().unwrap_or_default(),
                 None => Path::new("/dev").join(DEVICES[index].0),
             },
             source,

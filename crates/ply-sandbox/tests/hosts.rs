@@ -27,7 +27,7 @@ fn two_layers(world: &mut World) {
     if world.host.root {
         let packed = std::process::Command::new("mksquashfs")
             .args([&tree, &image])
-            .args(["-noappend", "-quiet", "-no-progress", "-all-root"])
+            .args(["-noappend", "-noI", "-noD", "-noF", "-quiet", "-no-progress", "-all-root"])
             .output()
             .unwrap();
         assert!(packed.status.success(), "{packed:?}");
@@ -165,6 +165,31 @@ mod root_hosts {
         let mut exec = ply_sandbox::exec(instance.target(), &["id".to_owned()], stdio).unwrap();
         assert_eq!(exec.wait().unwrap(), Exit::Code(0));
         assert!(common::read_all(out).starts_with("uid=0"));
+    }
+
+    #[test]
+    fn root_limits_change_while_it_runs() {
+        let world = World::new();
+        let (stdio, _out) = pipes();
+        let spec = world.spec(&["sleep", "60"]);
+        let instance = world.launch(&spec, stdio).unwrap();
+        let usage = instance.target().usage();
+        assert_eq!(usage.pids_limit, Some(u64::from(spec.limits.pids)), "{usage:?}");
+        assert!(usage.pids.is_some_and(|pids| pids >= 2), "init and the app: {usage:?}");
+        let pids = 3;
+        instance.set_limits(&ply_sandbox::Limits { pids, ..spec.limits }).unwrap();
+        assert_eq!(instance.target().usage().pids_limit, Some(u64::from(pids)));
+        // Two are there: one more fits, and a second does not.
+        let fork = "true & exec true".split(' ').map(str::to_owned);
+        let argv: Vec<String> = ["sh".to_owned(), "-c".to_owned(), fork.collect::<Vec<_>>().join(" ")].into();
+        let (stdio, [_out, err]) = pipes();
+        let mut exec = ply_sandbox::exec(instance.target(), &argv, stdio).unwrap();
+        let exit = exec.wait().unwrap();
+        assert!(common::read_all(err).contains("fork"), "{exit:?}");
+        let target = instance.target().clone();
+        drop(instance);
+        let gone = target.usage();
+        assert_eq!((gone.pids, gone.cpu_usec, gone.memory_bytes), (None, None, None));
     }
 
     #[test]

@@ -507,6 +507,14 @@ impl SourceError {
             Self::BaseMismatch { .. } => Some("a base has base = true in its own manifest".to_owned()),
             Self::Abi { .. } => Some("take packages that were built for one ABI".to_owned()),
             Self::LockWouldChange { .. } => Some("run the command without --locked and commit ply.lock".to_owned()),
+            Self::Cycle { .. } => Some("take one of them out of what another depends on".to_owned()),
+            Self::WrongName { embedded, .. } => {
+                Some(format!("the source's owner has to name the file after what it holds: {embedded}"))
+            }
+            Self::NoImage { .. } => Some(
+                "the file there is torn or not of ply: copy or build it again, or name another source with --source"
+                    .to_owned(),
+            ),
             Self::StaleLock { .. } => Some("ply build or ply update brings it up to date".to_owned()),
             Self::NotADependency { nearest, .. } => nearest.as_ref().map(|n| format!("did you mean {n:?}?")),
             Self::NoDigest { arch, .. } => {

@@ -49,6 +49,7 @@ pub(crate) enum Verb {
     Run(Box<commands::run::RunArgs>),
     Exec(commands::exec::ExecArgs),
     Ps(commands::ps::PsArgs),
+    Stats(commands::stats::StatsArgs),
     Logs(commands::logs::LogsArgs),
     Stop(commands::stop::StopArgs),
     Rm(commands::rm::RmArgs),
@@ -82,6 +83,25 @@ where
         Some(hint) => format!("{}\nhint: {hint}", error.message),
         None => error.message,
     })
+}
+
+/// A value parser for whole numbers from `LEAST` to `MOST`.
+pub(crate) fn whole<const LEAST: u32, const MOST: u32>(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(number) if (LEAST..=MOST).contains(&number) => Ok(number),
+        _ if MOST == u32::MAX => Err(format!("write a whole number from {LEAST} up")),
+        _ => Err(format!("write a whole number from {LEAST} to {MOST}")),
+    }
+}
+
+/// A value parser for the name of an app, where one of its instances can't be meant.
+pub(crate) fn app_name(text: &str) -> Result<ply_manifest::RunName, String> {
+    match text.parse::<ply_run::InstanceName>() {
+        Ok(ply_run::InstanceName { app, slot: Some(_) }) => {
+            Err(format!("it is one instance, and this is done to a whole app\nhint: write {app}"))
+        }
+        _ => noun(text),
+    }
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ impl Context {
     pub(crate) fn new(shared: Shared) -> Result<Self, Failure> {
         let dirs = Dirs::from_env().map_err(|why| {
             Failure::new(format!("ply's folders can't be used: {why}"))
-                .hint("set PLY_DATA_DIR, PLY_RUN_DIR and PLY_CONFIG_DIR, or remove what stands there")
+                .hint("set PLY_DATA_DIR, PLY_RUN_DIR and PLY_CONFIG_DIR to absolute paths, or remove what stands there")
         })?;
         Ok(Self { dirs, shared })
     }
@@ -47,7 +47,7 @@ impl Context {
     /// A line for the person at the terminal, on standard error, unless `-q`.
     pub(crate) fn say(&self, line: impl std::fmt::Display) {
         if !self.shared.quiet {
-            anstream::eprintln!("{line}");
+            anstream::eprintln!("{}", crate::output::clean_lines(&line.to_string()));
         }
     }
 }
@@ -98,7 +98,7 @@ impl Context {
                 .map_err(|why| Failure::new(format!("the current folder can't be read: {why}")))?,
             say: Box::new(move |line| {
                 if !quiet {
-                    anstream::eprintln!("{line}");
+                    anstream::eprintln!("{}", crate::output::clean_lines(line));
                 }
             }),
         })

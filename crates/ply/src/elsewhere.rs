@@ -36,14 +36,13 @@ const FROM_OTHER_TOOLS: [(&str, &str); 26] = [
     ("info", "ply config shows the folders and the source; ply inspect WHAT shows a package"),
 ];
 
-const NOT_BUILT_YET: [&str; 29] = [
+const NOT_BUILT_YET: [&str; 28] = [
     "up",
     "bundle",
     "rebase",
     "import",
     "export",
     "craft",
-    "stats",
     "events",
     "why",
     "egress",

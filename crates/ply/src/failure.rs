@@ -55,6 +55,19 @@ impl Failure {
         if self.code == 1 { self.code(code) } else { self }
     }
 
+    /// Does `each` to all, however some of them end, and reports the faults of all.
+    pub(crate) fn of_each<T>(
+        all: &[T],
+        mut each: impl FnMut(&T) -> Result<(), Self>,
+    ) -> Result<ExitCode, Self> {
+        let failed: Vec<Self> = all.iter().filter_map(|one| each(one).err()).collect();
+        let code = failed.iter().map(|failure| failure.code).max();
+        match code {
+            None => Ok(ExitCode::SUCCESS),
+            Some(code) => Err(Self { faults: failed.into_iter().flat_map(|f| f.faults).collect(), code }),
+        }
+    }
+
     /// A fault of `ply run` or `ply exec`, with the exit code that tells it from the app's.
     pub(crate) fn of_run(error: ply_run::RunError) -> Self {
         let code = error.exit_code();
@@ -66,15 +79,27 @@ impl Failure {
         let bad: Style = AnsiColor::Red.on_default().bold();
         let calm: Style = AnsiColor::Cyan.on_default();
         for (message, hint) in &self.faults {
-            eprintln!("{bad}error:{bad:#} {message}");
+            eprintln!("{bad}error:{bad:#} {}", plain(message));
             if let Some(hint) = hint {
                 for line in hint.lines() {
-                    eprintln!("{calm}hint:{calm:#} {line}");
+                    eprintln!("{calm}hint:{calm:#} {}", plain(line));
                 }
             }
         }
         ExitCode::from(self.code)
     }
+}
+
+/// A message without what could steer the terminal (names and values in it may come from an image), and without the
+/// number of a system error, whose words stand before it.
+fn plain(message: &str) -> String {
+    let lines: Vec<String> = message.split('\n').map(crate::output::clean).collect();
+    let mut text = lines.join("\n");
+    while let Some(at) = text.find(" (os error ") {
+        let Some(end) = text[at..].find(')') else { break };
+        text.replace_range(at..=at + end, "");
+    }
+    text
 }
 
 impl From<ply_manifest::Diagnostics> for Failure {

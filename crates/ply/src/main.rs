@@ -28,7 +28,15 @@ fn main() -> ExitCode {
     if let Some(answer) = args.get(1).and_then(|word| elsewhere::answer(&word.to_string_lossy())) {
         return Failure::usage(answer.message).hint(answer.hint).report();
     }
-    let matches = Cli::command().get_matches_from(args);
+    let first = args.iter().skip(1).map(|arg| arg.to_string_lossy()).find(|arg| !arg.starts_with('-'));
+    let first = first.map(std::borrow::Cow::into_owned);
+    let matches = match Cli::command().try_get_matches_from(args) {
+        Ok(matches) => matches,
+        Err(error) => match unknown_verb(&error, first.as_deref()) {
+            Some(failure) => return failure.report(),
+            None => error.exit(),
+        },
+    };
     let cli = match Cli::from_arg_matches(&matches) {
         Ok(cli) => cli,
         Err(error) => error.exit(),
@@ -38,6 +46,24 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(failure) => failure.report(),
     }
+}
+
+/// A first word that is no verb, with the one that was meant, if one is near.
+fn unknown_verb(error: &clap::Error, first: Option<&str>) -> Option<Failure> {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    let (ErrorKind::InvalidSubcommand, Some(ContextValue::String(word))) =
+        (error.kind(), error.get(ContextKind::InvalidSubcommand))
+    else {
+        return None;
+    };
+    if first != Some(word) {
+        return None;
+    }
+    let cli = Cli::command();
+    let verbs = cli.get_subcommands().map(clap::Command::get_name);
+    let near = ply_manifest::nearest(word, verbs);
+    let hint = near.map_or("ply --help lists the verbs".to_owned(), |near| format!("did you mean {near}?"));
+    Some(Failure::usage(format!("ply has no verb {word:?}")).hint(hint))
 }
 
 /// The exit code of `ply run` and `ply exec` where ply itself failed.
@@ -61,6 +87,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Run(args) => commands::run::run(*args, &context).map_err(|f| f.unless_coded(PLY_FAILED)),
         Verb::Exec(args) => commands::exec::run(args, &context),
         Verb::Ps(args) => commands::ps::run(args, &context),
+        Verb::Stats(args) => commands::stats::run(args, &context),
         Verb::Logs(args) => commands::logs::run(args, &context),
         Verb::Stop(args) => commands::stop::run(args, &context),
         Verb::Rm(args) => commands::rm::run(args, &context),

@@ -30,15 +30,33 @@ pub(crate) fn table(headings: &[&str], rows: Vec<Vec<String>>) {
 pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value)
         .map_err(|why| Failure::new(format!("the result can't be written as JSON: {why}")))?;
-    put(&text);
+    put(&escaped(&text));
     Ok(())
+}
+
+/// JSON whose strings hold no character that steers a terminal: the format lets some stand as they are.
+fn escaped(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c != '\n' && steers(c) {
+            out.push_str(&format!("\\u{:04x}", c as u32));
+        } else {
+            out.push(c);
+        }
+    }
+    out
 }
 
 /// Prints one line. A reader that went away ends the program in silence, as a pipe does; any other fault of
 /// standard output is an error, since the result is then not where it was asked for.
 pub(crate) fn put(line: &str) {
+    put_raw(&format!("{line}\n"));
+}
+
+/// The same for text that is no line, such as a terminal's codes.
+pub(crate) fn put_raw(text: &str) {
     let mut out = std::io::stdout().lock();
-    match writeln!(out, "{line}").and_then(|()| out.flush()) {
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => {}
         Err(why) if why.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
         Err(why) => {
@@ -50,9 +68,22 @@ pub(crate) fn put(line: &str) {
 
 /// Text from outside without control characters, so that a name can't steer the terminal (CVE-2023-28101).
 pub(crate) fn clean(text: &str) -> String {
-    // The marks that turn the direction of writing make one text look like another.
-    let turns = |c: char| ('\u{202a}'..='\u{202e}').contains(&c) || ('\u{2066}'..='\u{2069}').contains(&c);
-    text.chars().map(|c| if c.is_control() || turns(c) { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if steers(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// Control characters, and the marks that turn the direction of writing, which make one text look like another.
+fn steers(c: char) -> bool {
+    c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c) || ('\u{2066}'..='\u{2069}').contains(&c)
+}
+
+/// The same for a text of several lines.
+pub(crate) fn clean_lines(text: &str) -> String {
+    text.split('\n').map(|line| clean(&line.replace('\t', "    "))).collect::<Vec<_>>().join("\n")
+}
+
+/// `1 file`, `2 files`.
+pub(crate) fn count(number: u64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 /// A size for people: one decimal, powers of 1000.
@@ -79,5 +110,12 @@ mod tests {
     #[test]
     fn control_codes_never_reach_a_terminal() {
         assert_eq!(clean("a\x1b[31mb\n"), "a\u{fffd}[31mb\u{fffd}");
+        assert_eq!(clean_lines("a\x1b\n\tb\u{202e}"), "a\u{fffd}\n    b\u{fffd}");
+        assert_eq!(escaped("{\n \"a\": \"\u{9b}31m\u{202e}é\"}"), "{\n \"a\": \"\\u009b31m\\u202eé\"}");
+    }
+
+    #[test]
+    fn one_is_one() {
+        assert_eq!([0, 1, 2].map(|n| count(n, "file")), ["0 files", "1 file", "2 files"]);
     }
 }

@@ -3,7 +3,7 @@
 use crate::cli::{SourceArgs, noun};
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::{self, put, size};
+use crate::output::{self, count, put, size};
 use clap::Args;
 use ply_build::{BuildRequest, Output};
 use ply_manifest::Arch;
@@ -66,16 +66,20 @@ pub(crate) fn run(args: BuildArgs, context: &Context) -> Result<ExitCode, Failur
     }
     if built.lock_changed {
         context.say(format!(
-            "wrote {}: {} packages",
+            "wrote {}: {}",
             args.dir.join("ply.lock").display(),
-            built.lock.packages.len()
+            count(built.lock.packages.len() as u64, "package")
         ));
     }
     let chosen = if built.shipped.chosen { "chosen by include" } else { "everything in the folder" };
-    context.say(format!("ships {} files, {} ({chosen})", built.shipped.files, size(built.shipped.bytes)));
+    context.say(format!(
+        "ships {}, {} ({chosen})",
+        count(built.shipped.files, "file"),
+        size(built.shipped.bytes)
+    ));
     if context.shared.verbose {
         for (name, files, bytes) in &built.shipped.top {
-            context.say(format!("  {name}  {files} files, {}", size(*bytes)));
+            context.say(format!("  {name}  {}, {}", count(*files, "file"), size(*bytes)));
         }
     }
     if !built.left_out.is_empty() {

@@ -68,7 +68,9 @@ pub(crate) fn run(args: CheckArgs, context: &Context) -> Result<ExitCode, Failur
 }
 
 fn read_policy(path: &Path) -> Result<Policy, Failure> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|why| Failure::new(format!("{} can't be read: {why}", path.display())))?;
+    let text = std::fs::read_to_string(path).map_err(|why| {
+        Failure::new(format!("the policy {} can't be read: {why}", path.display()))
+            .hint("--against takes a policy file; ply check --help shows one")
+    })?;
     Ok(Policy::parse(&text, &path.display().to_string())?)
 }

@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::{self, put, size};
+use crate::output::{self, count, put, size};
 use clap::Args;
 use std::process::ExitCode;
 
@@ -40,6 +40,9 @@ pub(crate) fn run(args: GcArgs, context: &Context) -> Result<ExitCode, Failure> 
     }
     for volume in &report.volumes {
         put(&format!("{verb} the ephemeral volume {volume}"));
+    }
+    if report.images.leftovers > 0 {
+        put(&format!("{verb} {}", count(report.images.leftovers as u64, "unfinished leftover")));
     }
     let freed = size(report.images.freed);
     let would = if args.dry_run { "would free" } else { "freed" };

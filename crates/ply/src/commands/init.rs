@@ -28,8 +28,10 @@ pub(crate) fn run(args: InitArgs, context: &Context) -> Result<ExitCode, Failure
         return Err(Failure::new(format!("{} is there already", path.display()))
             .hint("ply add NAME adds a dependency to it; ply run runs it"));
     }
-    let mut detected = ply_build::detect(&args.dir)
-        .map_err(|why| Failure::new(format!("{} can't be read: {why}", args.dir.display())))?;
+    let mut detected = ply_build::detect(&args.dir).map_err(|why| {
+        Failure::new(format!("{} can't be read: {why}", args.dir.display()))
+            .hint("name a folder that is there and that you may read")
+    })?;
     if !args.yes && std::io::stdin().is_terminal() {
         detected.name = ask("name", detected.name)?;
         detected.version = ask("version", detected.version)?;
@@ -75,5 +77,7 @@ where
 fn where_to(dir: &Path) -> String {
     let text = dir.display().to_string();
     let plain = text == "." || text == ".." || ["/", "./", "../", "~"].iter().any(|p| text.starts_with(p));
-    if plain { text } else { format!("./{text}") }
+    let text = if plain { text } else { format!("./{text}") };
+    let safe = |c: char| c.is_alphanumeric() || "/._-+=:@%,~".contains(c);
+    if text.chars().all(safe) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }

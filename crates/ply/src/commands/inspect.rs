@@ -4,11 +4,12 @@ use crate::cli::{SourceArgs, noun};
 use crate::context::Context;
 use crate::context::Found;
 use crate::failure::Failure;
-use crate::output::{self, clean, put, size};
+use crate::output::{self, clean, clean_lines, put, size};
 use clap::Args;
 use ply_build::Inspection;
 use ply_manifest::{Arch, Target};
 use std::collections::BTreeMap;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 /// Show what a package declares
@@ -41,7 +42,9 @@ pub(crate) fn run(args: InspectArgs, context: &Context) -> Result<ExitCode, Fail
         },
     };
     if args.manifest {
-        put(text.trim_end());
+        // As it was written where a program reads it; a terminal gets nothing that steers it.
+        let text = text.trim_end();
+        if std::io::stdout().is_terminal() { put(&clean_lines(text)) } else { put(text) }
     } else if args.json {
         output::json(&inspection)?;
     } else {

@@ -1,6 +1,6 @@
 //! `ply logs`: what an app printed, while it runs and after.
 
-use crate::cli::noun;
+use crate::cli::{noun, whole};
 use crate::context::Context;
 use crate::failure::Failure;
 use clap::Args;
@@ -20,12 +20,12 @@ pub(crate) struct LogsArgs {
     /// The app, or one instance of it (default: every app)
     #[arg(value_name = "APP[.N]", value_parser = noun::<InstanceName>, add = crate::commands::completions::apps())]
     app: Option<InstanceName>,
-    /// Go on while it prints
+    /// Go on as long as it runs
     #[arg(short = 'f', long)]
     follow: bool,
     /// Only the last N lines
-    #[arg(short = 'n', long, value_name = "N")]
-    lines: Option<usize>,
+    #[arg(short = 'n', long, value_name = "N", value_parser = whole::<0, { u32::MAX }>, allow_negative_numbers = true)]
+    lines: Option<u32>,
     /// Only what is younger than this
     #[arg(long, value_name = "DURATION", value_parser = noun::<Span>)]
     since: Option<Span>,
@@ -43,7 +43,7 @@ pub(crate) struct LogsArgs {
 pub(crate) fn run(args: LogsArgs, context: &Context) -> Result<ExitCode, Failure> {
     let options = LogOptions {
         follow: args.follow,
-        last: args.lines,
+        last: args.lines.map(|n| n as usize),
         since: args.since.and_then(|span| SystemTime::now().checked_sub(span.0)),
         timestamps: args.timestamps,
         json: args.json,

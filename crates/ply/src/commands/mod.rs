@@ -18,6 +18,7 @@ pub(crate) mod ps;
 pub(crate) mod rm;
 pub(crate) mod run;
 pub(crate) mod search;
+pub(crate) mod stats;
 pub(crate) mod stop;
 pub(crate) mod store;
 pub(crate) mod tree;

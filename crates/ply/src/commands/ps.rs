@@ -30,7 +30,7 @@ pub(crate) fn run(args: PsArgs, context: &Context) -> Result<ExitCode, Failure> 
         .map(|row| {
             vec![
                 format!("{}.{}", row.name, row.slot),
-                row.status.as_str().to_owned(),
+                row.ended_by.unwrap_or_else(|| row.status.as_str().to_owned()),
                 or_dash(row.health),
                 duration(row.uptime_s),
                 row.restarts.to_string(),

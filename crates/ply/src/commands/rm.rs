@@ -1,6 +1,6 @@
 //! `ply rm`: stops an app and forgets it.
 
-use crate::cli::noun;
+use crate::cli::app_name;
 use crate::context::Context;
 use crate::failure::Failure;
 use clap::Args;
@@ -15,7 +15,7 @@ Examples:
   ply rm web --volumes     its data too")]
 pub(crate) struct RmArgs {
     /// The app
-    #[arg(value_name = "APP", required = true, value_parser = noun::<RunName>, add = crate::commands::completions::apps())]
+    #[arg(value_name = "APP", required = true, value_parser = app_name, add = crate::commands::completions::apps())]
     apps: Vec<RunName>,
     /// Remove its volumes too
     #[arg(long)]
@@ -24,7 +24,7 @@ pub(crate) struct RmArgs {
 
 pub(crate) fn run(args: RmArgs, context: &Context) -> Result<ExitCode, Failure> {
     let ids = context.ids();
-    for app in &args.apps {
+    Failure::of_each(&args.apps, |app| {
         let removed = ply_run::rm(&context.dirs, app, args.volumes, &ids)?;
         if removed.stopped {
             context.say(format!("{app} has stopped"));
@@ -36,6 +36,6 @@ pub(crate) fn run(args: RmArgs, context: &Context) -> Result<ExitCode, Failure> 
             context.say(format!("kept the volume {}: ply volume rm {}", volume.id(), volume.id()));
         }
         context.say(format!("forgot {app}"));
-    }
-    Ok(ExitCode::SUCCESS)
+        Ok(())
+    })
 }

@@ -1,6 +1,6 @@
 //! `ply run`: one image plus its runtime flags.
 
-use crate::cli::{SourceArgs, noun};
+use crate::cli::{SourceArgs, noun, whole};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, put};
@@ -72,7 +72,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DURATION", value_parser = noun::<Span>)]
     pub(crate) after_timeout: Option<Span>,
     /// How many instances
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", value_parser = whole::<1, 1000>, allow_negative_numbers = true)]
     pub(crate) scale: Option<u32>,
     #[command(flatten)]
     pub(crate) sources: SourceArgs,
@@ -125,7 +125,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "CORES", value_parser = noun::<Cores>)]
     pub(crate) cpu: Option<Cores>,
     /// Most processes and threads
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole::<1, { u32::MAX }>, allow_negative_numbers = true)]
     pub(crate) pids: Option<u32>,
     /// When to start it again: never, on-failure or always (only never in this version)
     #[arg(long, value_name = "POLICY")]

@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::{self, put, size};
+use crate::output::{self, count, put, size};
 use clap::Args;
 use ply_image::Wrong;
 use std::process::ExitCode;
@@ -33,14 +33,19 @@ pub(crate) fn run(args: VerifyArgs, context: &Context) -> Result<ExitCode, Failu
             let name = wrong.name.as_ref().map_or("an image".to_owned(), ToString::to_string);
             put(&format!("{name}  {}  {}", wrong.digest, wrong.why));
         }
-        put(&format!("{} images are as their digests say ({})", report.good, size(report.bytes)));
+        let (good, are) = (
+            report.good as u64,
+            if report.good == 1 { "is as its digest says" } else { "are as their digests say" },
+        );
+        put(&format!("{} {are} ({})", count(good, "image"), size(report.bytes)));
     }
     if report.wrong.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
     Err(Failure::new(format!(
-        "{} images in the store are wrong: {}",
-        report.wrong.len(),
+        "{} in the store {} wrong: {}",
+        count(report.wrong.len() as u64, "image"),
+        if report.wrong.len() == 1 { "is" } else { "are" },
         names(&report.wrong)
     ))
     .hint("they are not used any more, and are fetched again when they are needed"))

@@ -1,6 +1,6 @@
 //! The life of an app: names, several slots, the background, ps, logs, exec, stop, rm, volumes.
 
-use crate::harness::{BOTH, World, eventually, leftovers};
+use crate::harness::{BOTH, Who, World, eventually, leftovers};
 use crate::inside::{sh, shell, shell_with};
 use std::time::Duration;
 
@@ -191,4 +191,60 @@ fn an_app_that_ends_at_once_in_the_background_shows_its_own_last_lines() {
             "{who:?}"
         );
     }
+}
+
+#[test]
+fn stats_are_the_kernels_own_and_a_dash_is_what_it_does_not_count() {
+    for who in BOTH {
+        let world = shell(who);
+        assert_eq!(world.run(["stats", "--json"]).expect(0).out, "[]\n", "{who:?}");
+        world.run(["run", "./sh", "-d", "--scale", "2", "--pids", "77", "--", "-c", SERVE]).expect(0);
+        let json: serde_json::Value =
+            serde_json::from_str(&world.run(["stats", "--json"]).expect(0).out).unwrap();
+        assert_eq!((&json[0]["name"], &json[1]["slot"]), (&"sh".into(), &2.into()), "{json}");
+        assert_eq!(json[0]["limits"]["pids"], 77, "{who:?}\n{json}");
+        // Root has a pids controller everywhere, and nobody else one without systemd.
+        if who == Who::Root {
+            assert_eq!(json[0]["pids_limit"], 77, "{json}");
+            assert!(json[0]["pids"].as_u64().unwrap() >= 2, "{json}");
+            assert!(json[0]["cpu_percent"].is_number() || json[0]["cpu_usec"].is_null(), "{json}");
+        }
+        let one = world.run(["stats", "sh.2"]).expect(0).out;
+        let lines: Vec<&str> = one.lines().collect();
+        assert!(lines.len() == 2 && lines[1].starts_with("sh.2 "), "{who:?}\n{one}");
+        assert!(lines[0].starts_with("NAME"), "{one}");
+        let error = world.run(["stats", "sh.3"]).expect(1).err;
+        assert_eq!(error, "error: sh.3 does not run\nhint: there is sh.1, sh.2\n", "{who:?}");
+        let ps: serde_json::Value = serde_json::from_str(&world.run(["ps", "--json"]).expect(0).out).unwrap();
+        assert_eq!(ps[0]["limits"]["pids"], 77, "{ps}");
+        assert!(ps[0]["ids"].is_object() && ps[0]["ended_by"].is_null(), "{ps}");
+        world.run(["stop", "sh"]).expect(0);
+    }
+}
+
+#[test]
+fn root_a_full_run_folder_is_one_sentence_and_nothing_is_left() {
+    let world = shell(Who::Root);
+    world.run(["run", "./sh", "--", "-c", "true"]).expect(0);
+    let run = world.path("run");
+    world.run(["gc"]).expect(0);
+    let tool = |program: &str, args: &[&str]| {
+        let status = std::process::Command::new(program).args(args).arg(&run).status().unwrap();
+        assert!(status.success(), "{program}");
+    };
+    tool("mount", &["-t", "tmpfs", "-o", "size=64k", "none"]);
+    std::fs::create_dir(run.join("full")).unwrap();
+    let _ = std::fs::write(run.join("full/file"), vec![0; 1 << 20]);
+    let done = world.run(["run", "./sh", "--", "-c", "echo ran"]);
+    let left: Vec<_> = std::fs::read_dir(run.join("state")).into_iter().flatten().flatten().collect();
+    tool("umount", &[]);
+    assert_eq!((done.code, done.out.as_str()), (Some(125), ""), "{}", done.err);
+    assert!(
+        done.err.starts_with("error: can't ") && done.err.contains("No space left on device"),
+        "{}",
+        done.err
+    );
+    assert_eq!(done.err.lines().count(), 2, "one sentence and a hint: {}", done.err);
+    assert!(left.is_empty(), "{left:?}");
+    assert_eq!(leftovers(&world), Vec::<String>::new());
 }

@@ -243,3 +243,206 @@ fn what_is_not_there() {
     }
     insta::assert_snapshot!(seen.text);
 }
+
+/// A registry of packages made for one test, in its world.
+impl Seen {
+    /// Builds a package into the registry.
+    #[track_caller]
+    fn publish(&self, name: &str, version: &str, more: &str) {
+        let text = format!("[package]\nname = \"{name}\"\nversion = \"{version}\"\n{more}");
+        self.world.write(format!("kegs/{name}-{version}/ply.toml"), text);
+        self.world.write(format!("kegs/{name}-{version}/file"), name);
+        self.world.mkdir(format!("registry/{name}"));
+        let to = self.world.path(format!("registry/{name}"));
+        let source = self.source();
+        let dir = format!("kegs/{name}-{version}");
+        self.world.run(["build", &dir, "-o", &to.display().to_string(), "--source", &source]).expect(0);
+    }
+
+    fn source(&self) -> String {
+        format!("file://{}/{{package}}", self.world.path("registry").display())
+    }
+
+    /// A manifest that is refused with the packages of this registry.
+    #[track_caller]
+    fn refused_with(&mut self, text: &str) {
+        self.world.write("app/ply.toml", text);
+        let done = self.world.run(["build", "app", "--source", &self.source()]);
+        assert_ne!(done.code, Some(0), "{text}");
+        assert!(!self.world.path("work/app/ply.lock").exists(), "{text}\na refused build left a lock");
+        self.text.push_str(&format!("{}\n{}\n", text.trim(), stable(&done.seen())));
+    }
+}
+
+#[test]
+fn graphs_that_do_not_resolve() {
+    let mut seen = Seen::new(Who::User);
+    seen.publish("x", "1.0.0", "");
+    seen.publish("x", "2.0.0", "");
+    seen.publish("lib", "1.0.0", "[build.dependencies]\nx = \"2\"\n");
+    seen.publish("one", "1.0.0", "[build]\nbase = true\n");
+    seen.publish("two", "1.0.0", "[build]\nbase = true\n");
+    seen.publish("onto", "1.0.0", "[build]\nbase = \"two@1\"\n");
+    seen.publish("a", "1.0.0", "");
+    seen.publish("b", "1.0.0", "[build.dependencies]\na = \"1\"\n");
+    let on = |base: &str, asks: &str| {
+        app(&format!(
+            "[build]\nbase = \"{base}\"\n[build.dependencies]\n{asks}\n[run]\nentrypoint = [\"/x\"]\n"
+        ))
+    };
+    seen.refused_with(&on("one@1", "lib = \"1\"\nx = \"1\""));
+    seen.refused_with(&on("one@1", "onto = \"1\""));
+    seen.refused_with(&on("x@1", "a = \"1\""));
+    seen.refused_with("[package]\nname = \"a\"\nversion = \"1.1.0\"\n[build.dependencies]\nb = \"1\"\n");
+    // An image whose name says another than what it holds, and one that ends too early.
+    let shelf = seen.world.path("registry");
+    std::fs::copy(shelf.join("a/a-1.0.0-linux-x64.img"), shelf.join("a/a-3.0.0-linux-x64.img")).unwrap();
+    seen.refused_with(&on("one@1", "a = \"3\""));
+    let torn = shelf.join("b/b-1.0.0-linux-x64.img");
+    std::fs::File::options().write(true).open(&torn).unwrap().set_len(200).unwrap();
+    std::fs::remove_dir_all(seen.world.path("data/store")).unwrap();
+    seen.refused_with(&on("one@1", "b = \"1\""));
+    insta::assert_snapshot!(seen.text);
+}
+
+#[test]
+fn images_and_outputs_that_are_refused() {
+    let mut seen = Seen::new(Who::User);
+    seen.world.write("app/ply.toml", app("[run]\nentrypoint = [\"/opt/app/start\"]\n"));
+    seen.world.write("app/start", "");
+    seen.world.run(["build", "app", "-o", "app-1.0.0-linux-x64.img"]).expect(0);
+    seen.world.run(["build", "app", "--arch", "arm64", "-o", "app-1.0.0-linux-arm64.img"]).expect(0);
+    seen.case(&["run", "app-1.0.0-linux-arm64.img"]);
+    let image = std::fs::read(seen.world.path("work/app-1.0.0-linux-x64.img")).unwrap();
+    seen.world.write("other-2.0.0-linux-x64.img", &image);
+    seen.case(&["run", "other-2.0.0-linux-x64.img"]);
+    seen.case(&["run", "app-1.0.0-linux-x64.img"]);
+    // From here on there is something to lock, and nothing that is refused leaves a lock.
+    seen.world.write(
+        "app/ply.toml",
+        app("[build]\nbase = \"debian@13\"\n[run]\nentrypoint = [\"/opt/app/start\"]\n"),
+    );
+    // Mach-O, arm64: no package of it has anything for Linux.
+    seen.world.write("app/node_modules/p/package.json", "{}");
+    seen.world.write(
+        "app/node_modules/p/p.node",
+        b"\xcf\xfa\xed\xfe\x0c\0\0\x01\0\0\0\0\x08\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+    );
+    seen.case(&["build", "app"]);
+    std::fs::remove_dir_all(seen.world.path("work/app/node_modules")).unwrap();
+    seen.case(&["build", "app", "-o", "nowhere/app.img"]);
+    // A folder of root's.
+    std::fs::create_dir(seen.world.path("work/shut")).unwrap();
+    seen.case(&["build", "app", "-o", "shut/app.img"]);
+    assert!(!seen.world.path("work/app/ply.lock").exists());
+    seen.world.run(["build", "app"]).expect(0);
+    assert!(seen.world.path("work/app/ply.lock").exists());
+    insta::assert_snapshot!(seen.text);
+}
+
+#[test]
+fn what_another_app_has_is_told_with_its_name() {
+    for who in crate::harness::BOTH {
+        let mut seen = Seen::new(who);
+        seen.world.write("sh/ply.toml", SHELL);
+        let port = crate::harness::free_port().to_string();
+        let publish = format!("{port}:80");
+        let mut first = seen.world.start([
+            "run",
+            "./sh",
+            "--name",
+            "web",
+            "--publish",
+            &publish,
+            "--",
+            "-c",
+            "echo up; exec sleep 60",
+        ]);
+        crate::harness::eventually("it runs", std::time::Duration::from_secs(20), || {
+            first.out().contains("up").then_some(())
+        });
+        let local = format!("127.0.0.1:{port}:80");
+        for args in [
+            &["run", "./sh", "--name", "web", "--", "-c", "true"] as &[&str],
+            &["run", "./sh", "--name", "db", "--publish", &local],
+            &["rm", "wep"],
+            &["stop", "web.1"],
+            &["logs", "wep", "-f"],
+        ] {
+            let done = seen.world.run(args);
+            assert_ne!(done.code, Some(0), "{args:?}");
+            let text = format!("$ ply {}\n{}\n", args.join(" "), stable(&done.seen()));
+            let text = text.replace(&port, "[PORT]").replace(&first.child.id().to_string(), "[PID]");
+            seen.text.push_str(&text);
+        }
+        // Which one is free next is not this test's.
+        let text = &seen.text;
+        let text: String = text
+            .lines()
+            .map(|line| {
+                if line.contains(" is free: ") {
+                    "hint: [FREE] is free: --publish 127.0.0.1:[FREE]:80\n".to_owned()
+                } else {
+                    format!("{line}\n")
+                }
+            })
+            .collect();
+        // What can be done is done, and the rest is said.
+        let done = seen.world.run(["stop", "nobody", "web"]).expect(1);
+        let followed = seen.world.run(["logs", "web", "-f"]).expect(0);
+        assert!(followed.out.contains("up"), "{who:?}\n{}", followed.out);
+        first.wait(std::time::Duration::from_secs(10));
+        insta::assert_snapshot!(
+            "what_another_app_has",
+            format!("{text}$ ply stop nobody web\n{}", done.seen())
+        );
+        assert!(
+            seen.text.contains("is free: --publish 127.0.0.1:"),
+            "{who:?}: the address stays\n{}",
+            seen.text
+        );
+    }
+}
+
+#[test]
+fn a_user_without_a_range_is_told_what_to_ask_for() {
+    let mut seen = Seen::new(Who::Bare);
+    seen.world.write("sh/ply.toml", SHELL);
+    seen.case(&["run", "./sh", "--user", "1000:1000", "--", "-c", "true"]);
+    insta::assert_snapshot!(seen.text);
+}
+
+#[test]
+fn slips_of_the_pen_are_answered() {
+    let mut seen = Seen::new(Who::User);
+    seen.world.write("sh/ply.toml", SHELL);
+    seen.world.mkdir("work/empty");
+    for args in [
+        &["rnu"] as &[&str],
+        &["run", "redis:8"],
+        &["run", "./empty"],
+        &["run", "./sh", "--scale", "x"],
+        &["logs", "web", "-n", "-1"],
+        &["run", "./sh", "--pids", "1"],
+        &["run", "./sh", "--mem", "1"],
+        &["run", "./sh", "--workdir", "/nothing"],
+        &["run", "./sh", "--entrypoint", "/etc"],
+        &["inspect", "nowhere.img"],
+        &["check", "nowhere.img"],
+        &["check", "./sh", "--against", "nowhere.toml"],
+        &["search", "x", "--source", "/nowhere/{package}"],
+        &["run", "redis@8", "--source", "/nowhere"],
+    ] {
+        seen.case(args);
+    }
+    for (name, value) in [("PLY_DATA_DIR", "rel"), ("PLY_RUN_DIR", "./rel"), ("PLY_CONFIG_DIR", "rel")] {
+        let mut command = seen.world.ply(["ps"]);
+        command.env(name, value);
+        let done = seen.world.finish(command).expect(1);
+        seen.text.push_str(&format!("{name}={value} ply ps\n{}\n", done.seen()));
+    }
+    seen.world.run(["build", "sh"]).expect(0);
+    seen.world.write("sh/ply.toml", SHELL.replace("[run]", "[build.dependencies]\nnode = \"22\"\n[run]"));
+    seen.case(&["tree", "--dir", "sh"]);
+    insta::assert_snapshot!(seen.text);
+}
