@@ -157,6 +157,9 @@ impl Cgroup {
         let mut cgroup = Self { unified: None, door: None };
         for folder in &target.cgroups {
             if folder.join("cgroup.controllers").exists() {
+                if matches!(target.ids, Ids::Rootless { .. }) {
+                    crate::place::stand_beside(folder)?;
+                }
                 cgroup.unified = Some(above_standard(fs::File::open(folder)?.into())?);
             } else {
                 let tasks = fs::OpenOptions::new().write(true).open(folder.join("tasks"))?;

@@ -153,6 +153,28 @@ impl Host {
     }
 }
 
+/// Makes sure that this process may put another into a box's folder: the kernel asks for the right to do so at the
+/// nearest folder above both. A user's process in its login session is moved into the box's unit for that.
+pub(crate) fn stand_beside(folder: &Path) -> io::Result<()> {
+    let (Some(own), Some((unit, unit_folder))) = (own(), unit_of(folder)) else { return Ok(()) };
+    if is_below(unit_folder, &own) {
+        return Ok(());
+    }
+    systemd::attach(rustix::process::geteuid().as_raw(), unit, &format!("/{LEAF}"))
+}
+
+/// The unit of the user's systemd that a folder lies in, and the unit's own folder.
+fn unit_of(folder: &Path) -> Option<(&str, &Path)> {
+    let unit_folder = folder.parent()?;
+    let name = unit_folder.file_name()?.to_str()?;
+    (name.ends_with(".scope") || name.ends_with(".service")).then_some((name, unit_folder))
+}
+
+/// Whether `own`, relative to the hierarchy, is `folder` or lies below it.
+fn is_below(folder: &Path, own: &Path) -> bool {
+    own.ancestors().any(|above| !above.as_os_str().is_empty() && folder.ends_with(above))
+}
+
 /// Makes a folder and its parents, with the controllers passed down all the way into what is made in it.
 pub(crate) fn make(mount: &Path, folder: &Path) -> io::Result<()> {
     let mut at = mount.to_path_buf();
@@ -217,6 +239,23 @@ mod tests {
         ] {
             assert_eq!(own_of(text), expected.map(PathBuf::from), "{text}");
         }
+    }
+
+    #[test]
+    fn a_process_in_its_login_session_does_not_stand_in_a_boxs_unit() {
+        let folder =
+            Path::new("/sys/fs/cgroup/user.slice/user@7.service/app.slice/ply-web-1-2.scope/web.1.3-4");
+        let (unit, unit_folder) = unit_of(folder).unwrap();
+        assert_eq!(unit, "ply-web-1-2.scope");
+        for (own, expected) in [
+            ("user.slice/user@7.service/app.slice/ply-web-1-2.scope/parent", true),
+            ("user.slice/user@7.service/app.slice/ply-web-1-2.scope", true),
+            ("user.slice/session-1.scope", false),
+            ("user.slice/user@7.service/app.slice/other.scope", false),
+        ] {
+            assert_eq!(is_below(unit_folder, Path::new(own)), expected, "{own}");
+        }
+        assert_eq!(unit_of(Path::new("/sys/fs/cgroup/ply/web.1.3-4")), None);
     }
 
     #[test]

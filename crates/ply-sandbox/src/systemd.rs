@@ -1,6 +1,6 @@
-//! One call to the user's systemd: a scope of its own for this process, delegated, so that boxes get real limits.
-//! It is spoken in D-Bus's wire format (the D-Bus specification, "Message Protocol") over the manager's own socket
-//! or the user's bus. One method with four properties needs no library: those that exist bring an event loop, or
+//! Two calls to the user's systemd: a scope of its own for this process, delegated, so that boxes get real limits; and
+//! to be moved into one. They are spoken in D-Bus's wire format (the D-Bus specification, "Message Protocol") over the manager's own socket
+//! or the user's bus. Two methods and four properties need no library: those that exist bring an event loop, or
 //! older twins of crates that are here already.
 
 use std::io::{self, Read, Write};
@@ -26,17 +26,40 @@ pub(crate) fn is_there(uid: u32) -> bool {
 
 /// Asks for a delegated scope with this process in it. systemd does it after it has answered.
 pub(crate) fn start_scope(uid: u32, unit: &str) -> io::Result<()> {
+    manager(uid, "StartTransientUnit", "ssa(sv)a(sa(sv))", scope(unit, std::process::id()))
+}
+
+/// Asks to be moved into a folder of a delegated unit; it is done with the answer. A process of the same user outside of
+/// that user's systemd (in its login session) may not go there by itself.
+pub(crate) fn attach(uid: u32, unit: &str, folder: &str) -> io::Result<()> {
+    let mut body = Bytes::default();
+    body.text(unit);
+    body.text(folder);
+    body.array(4, |list| list.number(std::process::id()));
+    manager(uid, "AttachProcessesToUnit", "ssau", body.0)
+}
+
+/// One call to the manager of a user's systemd (org.freedesktop.systemd1(5)).
+fn manager(uid: u32, member: &'static str, signature: &'static str, body: Vec<u8>) -> io::Result<()> {
+    let call = Call {
+        destination: "org.freedesktop.systemd1",
+        path: "/org/freedesktop/systemd1",
+        interface: "org.freedesktop.systemd1.Manager",
+        member,
+        signature,
+        body,
+    };
     let mut last = io::Error::other("no systemd of this user's runs");
     for (path, is_bus) in sockets(uid) {
         match UnixStream::connect(&path) {
-            Ok(stream) => return ask(stream, uid, is_bus, unit),
+            Ok(stream) => return ask(stream, uid, is_bus, &call),
             Err(why) => last = why,
         }
     }
     Err(last)
 }
 
-fn ask(mut stream: UnixStream, uid: u32, is_bus: bool, unit: &str) -> io::Result<()> {
+fn ask(mut stream: UnixStream, uid: u32, is_bus: bool, call: &Call) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let name: String = uid.to_string().bytes().map(|digit| format!("{digit:02x}")).collect();
@@ -66,14 +89,6 @@ fn ask(mut stream: UnixStream, uid: u32, is_bus: bool, unit: &str) -> io::Result
         stream.write_all(&hello.message(1))?;
         answer(&mut stream, 1)?;
     }
-    let call = Call {
-        destination: "org.freedesktop.systemd1",
-        path: "/org/freedesktop/systemd1",
-        interface: "org.freedesktop.systemd1.Manager",
-        member: "StartTransientUnit",
-        signature: "ssa(sv)a(sa(sv))",
-        body: scope(unit, std::process::id()),
-    };
     stream.write_all(&call.message(2))?;
     answer(&mut stream, 2)
 }
@@ -314,6 +329,35 @@ mod tests {
         let refused = reply(3, 2, "Unit exists.");
         let why = answer(&mut refused.as_slice(), 2).unwrap_err();
         assert_eq!(why.to_string(), "the user's systemd refused: Unit exists.");
+    }
+
+    /// A conversation with somebody who answers as the specification says.
+    #[test]
+    fn the_conversation_begins_with_who_we_are() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let server = std::thread::spawn(move || {
+            let mut read = vec![0; "\0AUTH EXTERNAL 34373131\r\n".len()];
+            theirs.read_exact(&mut read).unwrap();
+            assert_eq!(read, b"\0AUTH EXTERNAL 34373131\r\n");
+            theirs.write_all(b"OK 1234\r\n").unwrap();
+            theirs.write_all(&[reply(2, 1, ":1.5"), reply(3, 2, "not yours")].concat()).unwrap();
+            let mut rest = Vec::new();
+            theirs.read_to_end(&mut rest).unwrap();
+            rest
+        });
+        let call = Call {
+            destination: "d.e",
+            path: "/",
+            interface: "i.f",
+            member: "Do",
+            signature: "u",
+            body: 7u32.to_le_bytes().to_vec(),
+        };
+        let why = ask(ours, 4711, true, &call).unwrap_err();
+        assert_eq!(why.to_string(), "the user's systemd refused: not yours");
+        let said = server.join().unwrap();
+        assert!(said.starts_with(b"BEGIN\r\nl\x01"), "{said:?}");
+        assert!(said.ends_with(&[7, 0, 0, 0]), "{said:?}");
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub(crate) fn run(args: StatsArgs, context: &Context) -> Result<ExitCode, Failur
     let mut watch = Watch::default();
     let mut look = |pause: Duration| {
         std::thread::sleep(pause);
-        watch.look(&context.dirs, args.app.as_ref()).map_err(Failure::of_run)
+        watch.look(&context.dirs, args.app.as_ref()).map_err(Failure::from)
     };
     let first = look(Duration::ZERO)?;
     if args.json || args.once || !std::io::stdout().is_terminal() {

@@ -102,8 +102,8 @@ fn whoever_is_killed_nothing_is_left() {
         let longest = typical(&world, &args).mul_f64(1.5);
         let victims = [Victim::App, Victim::Init, Victim::Parent, Victim::Exec];
         for (moment, victim) in some_moments(rounds / 2, longest).zip(victims.into_iter().cycle()) {
-            // It lives longer than any moment, and ends by itself where the victim's end doesn't end it.
-            let mut run = world.start(["run", "./sh", "--name", "victim", "--", "-c", "sleep 1"]);
+            // It lives longer than any moment, and is asked to end where the victim's end doesn't end it.
+            let mut run = world.start(["run", "./sh", "--name", "victim", "--", "-c", "sleep 20"]);
             let parent = run.child.id();
             std::thread::sleep(moment);
             let mut exec = None;
@@ -112,7 +112,7 @@ fn whoever_is_killed_nothing_is_left() {
                 Victim::Init => descendants(parent, 1).into_iter().for_each(kill),
                 Victim::App => descendants(parent, 2).into_iter().for_each(kill),
                 Victim::Exec => {
-                    let running = world.start(["exec", "victim", "sleep", "5"]);
+                    let running = world.start(["exec", "victim", "sleep", "20"]);
                     std::thread::sleep(moment / 4);
                     // The one that was started, its helper, or the process inside, in turn.
                     let deep = (moment.as_micros() % 3) as u32;
@@ -120,6 +120,7 @@ fn whoever_is_killed_nothing_is_left() {
                     exec = Some(running);
                 }
             }
+            run.signal(libc::SIGTERM);
             let ended = run.wait(Duration::from_secs(20));
             if let Some(mut exec) = exec {
                 exec.wait(Duration::from_secs(20));
