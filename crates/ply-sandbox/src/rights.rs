@@ -263,7 +263,7 @@ impl App {
         if keep {
             rustix::thread::set_keep_capabilities(true).at(Step::Capabilities)?;
         }
-        // Exactly these groups (CVE-2022-2989, CVE-2023-25173 kept some of the caller's).
+        // Exactly these groups (CVE-2022-2989, CVE-2022-36109, CVE-2023-25173 kept some of the caller's, or of root's).
         if self.set_groups && stands(Defence::Groups) {
             rustix::thread::set_thread_groups(&self.groups).at(Step::Groups)?;
         }
@@ -273,7 +273,7 @@ impl App {
             return Ok(());
         }
         // Root's exec takes what is permitted from the bounding set; anybody else's from the ambient one.
-        // Inheritable stays empty otherwise (CVE-2022-27649).
+        // Inheritable stays empty otherwise, for exec too (CVE-2022-27649, CVE-2022-29162, CVE-2025-27612).
         let inheritable = keep || !stands(Defence::Inheritable);
         set_capabilities(self.capabilities, if inheritable { self.capabilities } else { 0 })
             .at(Step::Capabilities)?;
