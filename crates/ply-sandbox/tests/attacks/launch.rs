@@ -124,7 +124,7 @@ fn a_process_on_its_way_in_is_not_looked_into() {
         read_all(out).contains("through")
     };
     let ids = world.ids();
-    assert!(seen(&ids, &["/bin/visitor", "sleep", "0.2"], &[], 20), "it sees nothing at all");
+    assert!(seen(&ids, &["/bin/visitor", "sleep", "2"], &[], 20), "it sees nothing at all");
     assert!(!seen(&ids, &["true"], &[], 60));
     // Joining a user namespace makes a process not dumpable; where there is none, only we do.
     if world.host.root {
