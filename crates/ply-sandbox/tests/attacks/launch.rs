@@ -100,7 +100,7 @@ fn the_hosts_program_is_never_run() {
 /// One that waits inside for every process that comes, and looks which program it is.
 fn a_process_on_its_way_in_is_not_looked_into() {
     let world = World::with(|tree| {
-        fs::copy(tree.join("bin/busybox"), tree.join("bin/visitor")).unwrap();
+        fs::copy(tree.join("bin/busybox"), tree.join("bin/busybox-visitor")).unwrap();
     });
     let seen = |ids: &Ids, program: &[&str], off: &[Defence], execs: u32| -> bool {
         let (stdio, [out, _err]) = pipes();
@@ -124,7 +124,7 @@ fn a_process_on_its_way_in_is_not_looked_into() {
         read_all(out).contains("through")
     };
     let ids = world.ids();
-    assert!(seen(&ids, &["/bin/visitor", "sleep", "0.2"], &[], 20), "it sees nothing at all");
+    assert!(seen(&ids, &["/bin/busybox-visitor", "sleep", "2"], &[], 20), "it sees nothing at all");
     assert!(!seen(&ids, &["true"], &[], 60));
     // Joining a user namespace makes a process not dumpable; where there is none, only we do.
     if world.host.root {
