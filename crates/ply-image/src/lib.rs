@@ -22,5 +22,7 @@ pub use image::{DirEntry, Image, LOCK_PATH, MANIFEST_PATH, Stat, Walked};
 pub use pack::{LEVEL_BUILD, LEVEL_FORGE, LEVEL_IMPORT, PackOptions, Packed, pack};
 pub use scan::{Filter, ScanOptions, Skipped};
 pub use stack::{LayerStack, Resolved};
-pub use store::{Entry, GcReport, Origin, RunningLock, Store, StoreHold, StoreWriter, VerifyReport, Wrong};
+pub use store::{
+    Entry, GcReport, Origin, RunningLock, SourceFile, Store, StoreHold, StoreWriter, VerifyReport, Wrong,
+};
 pub use tree::{Attr, EntryKind, Source, Tree, Xattrs};

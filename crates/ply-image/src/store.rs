@@ -18,6 +18,7 @@ pub use clean::GcReport;
 pub use entry::Entry;
 pub use insert::{Origin, StoreWriter};
 pub use lock::{RunningLock, StoreHold};
+pub use record::SourceFile;
 pub(crate) use record::identity;
 pub use verify::{VerifyReport, Wrong};
 

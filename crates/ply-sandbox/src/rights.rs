@@ -205,6 +205,7 @@ impl App {
         }
         let path = self.choose().at(Step::Program)?;
         self.argv[0].set(path.as_ptr());
+        self.unseen().at(Step::Stub)?;
         // SAFETY: both arrays end with a null and, like the strings, live as long as this process image.
         let _ = check(unsafe {
             let (folder, path, argv) = if stands(Defence::Stub) {
@@ -262,7 +263,7 @@ impl App {
         if keep {
             rustix::thread::set_keep_capabilities(true).at(Step::Capabilities)?;
         }
-        // Exactly these groups (CVE-2022-2989, CVE-2023-25173 kept some of the caller's).
+        // Exactly these groups (CVE-2022-2989, CVE-2022-36109, CVE-2023-25173 kept some of the caller's, or of root's).
         if self.set_groups && stands(Defence::Groups) {
             rustix::thread::set_thread_groups(&self.groups).at(Step::Groups)?;
         }
@@ -272,11 +273,23 @@ impl App {
             return Ok(());
         }
         // Root's exec takes what is permitted from the bounding set; anybody else's from the ambient one.
-        // Inheritable stays empty otherwise (CVE-2022-27649).
+        // Inheritable stays empty otherwise, for exec too (CVE-2022-27649, CVE-2022-29162, CVE-2025-27612).
         let inheritable = keep || !stands(Defence::Inheritable);
         set_capabilities(self.capabilities, if inheritable { self.capabilities } else { 0 })
             .at(Step::Capabilities)?;
-        ambient(if keep { self.capabilities } else { 0 }).at(Step::Capabilities)
+        ambient(if keep { self.capabilities } else { 0 }).at(Step::Capabilities)?;
+        // A change of ids makes a process as dumpable as `fs.suid_dumpable` says, which a host may have at 1; this one
+        // still has our memory (CVE-2016-9962).
+        rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
+            .at(Step::Capabilities)
+    }
+
+    /// What runs an unreadable file isn't dumpable, but root of the box with CAP_DAC_OVERRIDE may read the stub's: where
+    /// it is a rootless caller's, it is that root's own. So the kernel is asked without any right in effect. The exec
+    /// puts all back: root's from the bounding set, anybody else's from the ambient one (capabilities(7)).
+    fn unseen(&self) -> Sys<()> {
+        let keep = self.capabilities != 0 && !self.uid.is_root();
+        capset(0, self.capabilities, if keep { self.capabilities } else { 0 })
     }
 
     /// The first candidate that is a file which this user may execute.
@@ -336,10 +349,15 @@ pub(crate) fn bound(keep: u64) -> Sys<()> {
 
 /// Sets the permitted and effective sets, and the inheritable one (capset(2)).
 pub(crate) fn set_capabilities(kept: u64, inheritable: u64) -> Sys<()> {
+    capset(kept, kept, inheritable)
+}
+
+fn capset(effective: u64, permitted: u64, inheritable: u64) -> Sys<()> {
     const VERSION_3: u32 = 0x2008_0522;
     let header = [VERSION_3, 0];
-    let (low, high) = (kept as u32, (kept >> 32) as u32);
-    let data = [low, low, inheritable as u32, high, high, (inheritable >> 32) as u32];
+    let halves = [effective, permitted, inheritable].map(|set| [set as u32, (set >> 32) as u32]);
+    let [effective, permitted, inheritable] = halves;
+    let data = [effective[0], permitted[0], inheritable[0], effective[1], permitted[1], inheritable[1]];
     // SAFETY: both have the kernel's layout and outlive the call.
     check(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), data.as_ptr()) })?;
     Ok(())
@@ -430,3 +448,7 @@ pub(crate) fn end_with_parent(guard: BorrowedFd<'_>, signal: Signal) -> Result<(
     let dead = rustix::event::poll(&mut poll, Some(&none)).at(Step::Parent)?;
     must(dead == 0, Errno::SRCH).at(Step::Parent)
 }
+
+#[cfg(test)]
+#[path = "rights_tests.rs"]
+mod tests;

@@ -27,7 +27,7 @@ fn two_layers(world: &mut World) {
     if world.host.root {
         let packed = std::process::Command::new("mksquashfs")
             .args([&tree, &image])
-            .args(["-noappend", "-quiet", "-no-progress", "-all-root"])
+            .args(["-noappend", "-noI", "-noD", "-noF", "-quiet", "-no-progress", "-all-root"])
             .output()
             .unwrap();
         assert!(packed.status.success(), "{packed:?}");

@@ -5,7 +5,7 @@ use crate::http::{Wanted, download};
 use crate::place::Place;
 use crate::sources::present;
 use crate::{DefaultSource, Entry, SourceError, SourceOrigin, parallel};
-use ply_image::{Image, ImageError, Origin, StoreWriter};
+use ply_image::{Image, ImageError, Origin, SourceFile, StoreWriter};
 use ply_manifest::{Digest, ImageName, Lock, LockedPackage, Manifest, Owner, PackageName, SourceSpec};
 use rustix::fs::FlockOperation;
 use std::collections::BTreeMap;
@@ -89,8 +89,8 @@ impl Fetcher {
         read.into_iter().flatten().collect()
     }
 
-    /// What the store has from exactly this place. A file of a folder counts only while it has the same size and is not newer: who
-    /// rebuilds into a folder sees what was built last.
+    /// What the store has from exactly this place. A file of a folder counts only while it looks as it did when it was copied: who
+    /// rebuilds into a folder sees what was built last. Where that wasn't noted, it must have the same size and not be newer.
     fn fetched_before(&self, place: &Place, image: &ImageName) -> Result<Option<Entry>, SourceError> {
         let Some(entry) = self.options().store.from_source(&place.to_string(), image)? else {
             return Ok(None);
@@ -99,6 +99,9 @@ impl Fetcher {
             let (Ok(there), Ok(here)) = (std::fs::metadata(path), std::fs::metadata(&entry.image)) else {
                 return Ok(None);
             };
+            if let Some(copied) = entry.source_file(&place.to_string()) {
+                return Ok((SourceFile::of(&there) == Some(copied)).then_some(entry));
+            }
             let older = matches!((there.modified(), here.modified()), (Ok(there), Ok(here)) if there <= here);
             if there.len() != entry.bytes || !older {
                 return Ok(None);
@@ -158,7 +161,9 @@ impl Fetcher {
             Err(error) => return Err(wrong(error)),
         };
         let limit = self.options().network.largest_image;
-        let bytes = file.metadata().map_err(wrong)?.len();
+        let meta = file.metadata().map_err(wrong)?;
+        writer.copied_from(SourceFile::of(&meta));
+        let bytes = meta.len();
         if bytes > limit.0 {
             return Err(SourceError::TooLarge { limit, url: path.display().to_string() });
         }

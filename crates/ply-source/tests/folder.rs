@@ -3,7 +3,8 @@
 mod support;
 
 use ply_manifest::{Arch, Lock};
-use ply_source::{Mode, SourceError};
+use ply_source::{FetchOptions, Fetcher, Mode, SourceError};
+use std::sync::Arc;
 use support::{Notes, World, lines, manifest};
 
 const APP: &str =
@@ -224,6 +225,37 @@ fn whoever_rebuilds_into_a_folder_sees_what_was_built_last() {
     let wrong = world.fetcher(&world.source()).resolve(&app, Some(&lock), Mode::Keep).unwrap_err();
     let SourceError::WrongDigest { expected, .. } = &wrong else { panic!("{wrong}") };
     assert_eq!(*expected, second.digest);
+}
+
+#[test]
+fn a_file_that_looks_as_it_did_is_copied_once_however_new_it_is() {
+    let world = World::new();
+    let path = world.publish_for("tool 1.0.0", "", Arch::X64, b"first");
+    // Each look with a fetcher of its own, as each ply is; says whether the file was copied.
+    let look = || {
+        let notes = Notes::default();
+        let options = FetchOptions { progress: Arc::new(notes.clone()), ..world.options(&world.source()) };
+        let found = Fetcher::new(options).lookup(&"tool".parse().unwrap()).unwrap();
+        (notes.all().iter().any(|note| note.starts_with("start ")), found.digest)
+    };
+    let settle = || std::thread::sleep(std::time::Duration::from_millis(100));
+    settle();
+    let (copied, first) = look();
+    assert!(copied);
+    assert_eq!(look(), (false, first));
+    // As if it were made anew, long after: looked at once more, and then known.
+    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(3600);
+    std::fs::File::options().write(true).open(&path).unwrap().set_modified(later).unwrap();
+    settle();
+    assert_eq!(look(), (true, first));
+    assert_eq!(look(), (false, first));
+    // Other bytes of the same length and the same time are seen all the same.
+    world.publish_for("tool 1.0.0", "", Arch::X64, b"secnd");
+    std::fs::File::options().write(true).open(&path).unwrap().set_modified(later).unwrap();
+    settle();
+    let (copied, second) = look();
+    assert!(copied && second != first);
+    assert_eq!(look(), (false, second));
 }
 
 #[test]

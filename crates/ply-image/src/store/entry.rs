@@ -1,7 +1,7 @@
 //! One image in the store.
 
 use super::lock::{self, FileLock};
-use super::record::{self, Record};
+use super::record::{self, Record, SourceFile};
 use super::{IMAGE, LOCK, MANIFEST, TREE};
 use crate::bounded::read_text_at_most;
 use crate::error::{ImageError, Result};
@@ -39,6 +39,7 @@ pub struct Entry {
     /// Where it was fetched from last; none for what was built or inserted from a file.
     pub source: Option<String>,
     pub(crate) sources: BTreeMap<String, u64>,
+    files: BTreeMap<String, SourceFile>,
     checked: u32,
 }
 
@@ -60,8 +61,14 @@ impl Entry {
             bytes: record.bytes,
             source,
             sources: record.sources,
+            files: record.files,
             checked: record.checked,
         }
+    }
+
+    /// What the file of this source, a path, looked like when it was copied; none where that is not known.
+    pub fn source_file(&self, source: &str) -> Option<SourceFile> {
+        self.files.get(source).copied()
     }
 
     /// The manifest's text.

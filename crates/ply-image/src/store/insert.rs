@@ -3,7 +3,7 @@
 use super::clean::alone;
 use super::entry::Entry;
 use super::lock::{self, flock};
-use super::record::{RECORD, Record, identity, sync_dir, write_synced};
+use super::record::{RECORD, Record, SourceFile, identity, sync_dir, write_synced};
 use super::{IMAGE, LOCK, MANIFEST, Store, TEMPORARY};
 use crate::error::{ImageError, Result};
 use crate::image::{Image, open_file};
@@ -67,6 +67,7 @@ pub struct StoreWriter {
     file: File,
     hash: Sha256,
     bytes: u64,
+    copied: Option<SourceFile>,
 }
 
 impl Write for StoreWriter {
@@ -83,6 +84,11 @@ impl Write for StoreWriter {
 }
 
 impl StoreWriter {
+    /// Remembers which file the bytes come from, and what it looks like.
+    pub fn copied_from(&mut self, file: Option<SourceFile>) {
+        self.copied = file;
+    }
+
     /// How many bytes came so far.
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -100,7 +106,7 @@ impl StoreWriter {
         if let Some(expected) = expected.filter(|e| *e != found) {
             return Err(ImageError::WrongDigest { image: Box::new(origin.image), expected, found });
         }
-        self.store.settle(self.temporary, self.file, found, self.bytes, origin)
+        self.store.settle(self.temporary, self.file, found, self.bytes, origin, self.copied)
     }
 }
 
@@ -111,7 +117,7 @@ impl Store {
     /// [`ImageError::Io`].
     pub fn writer(&self) -> Result<StoreWriter> {
         let (temporary, file) = self.begin()?;
-        Ok(StoreWriter { store: self.clone(), temporary, file, hash: Sha256::new(), bytes: 0 })
+        Ok(StoreWriter { store: self.clone(), temporary, file, hash: Sha256::new(), bytes: 0, copied: None })
     }
 
     /// Copies an image file into the store.
@@ -127,7 +133,7 @@ impl Store {
         // Shares the blocks where the file system can. What is hashed is the copy, which nobody else writes.
         io::copy(&mut from, &mut file).map_err(ImageError::io("copy", path))?;
         let (digest, bytes) = digest_of(&mut file).map_err(ImageError::io("read", path))?;
-        self.settle(temporary, file, digest, bytes, origin).map_err(|e| match e {
+        self.settle(temporary, file, digest, bytes, origin, None).map_err(|e| match e {
             // The copy's name means nothing to anybody.
             ImageError::NotAnImage { why, .. } => ImageError::NotAnImage { image: path.to_owned(), why },
             ImageError::Unsupported { what, .. } => ImageError::Unsupported { image: path.to_owned(), what },
@@ -148,7 +154,7 @@ impl Store {
     pub fn pack(&self, tree: &Tree, options: &PackOptions, origin: Origin) -> Result<(Entry, Packed)> {
         let (temporary, mut file) = self.begin()?;
         let packed = pack(tree, options, &mut file)?;
-        let entry = self.settle(temporary, file, packed.digest, packed.bytes, origin)?;
+        let entry = self.settle(temporary, file, packed.digest, packed.bytes, origin, None)?;
         Ok((entry, packed))
     }
 
@@ -171,6 +177,7 @@ impl Store {
         digest: Digest,
         bytes: u64,
         origin: Origin,
+        copied: Option<SourceFile>,
     ) -> Result<Entry> {
         let folder = temporary.path.clone();
         let image = Image::from_file(file, Path::new(&origin.image.to_string()))?;
@@ -187,6 +194,7 @@ impl Store {
         // Here and once: what stands in the store may be mounted.
         image.check()?;
         let mut record = Record::new(origin.image, bytes, &manifest, lock.as_deref());
+        record.files.extend(origin.source.clone().zip(copied));
         record.sources.extend(origin.source.map(|source| (source, now())));
         write_synced(&folder.join(MANIFEST), manifest.as_bytes())?;
         if let Some(lock) = lock {
@@ -238,6 +246,10 @@ impl Store {
             present.image = new.image.clone();
         }
         if !new.sources.is_empty() || renamed || present.checked < new.checked {
+            for source in new.sources.keys() {
+                present.files.remove(source);
+            }
+            present.files.extend(new.files.clone());
             present.sources.extend(new.sources.clone());
             present.checked = new.checked;
             // Made in the store's folder, so that its time tells others that something changed.

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The format of what this ply writes, and the newest that it reads.
 const FORMAT: u32 = 1;
@@ -32,10 +34,36 @@ pub(crate) struct Record {
     beside: Option<(u64, u64)>,
     /// Where it was fetched from, and the order in which that was last seen.
     pub(crate) sources: BTreeMap<String, u64>,
+    /// What the file looked like, where the source was a folder.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) files: BTreeMap<String, SourceFile>,
     /// The number of the rules by which [`Image::check`](crate::Image::check) found it good; 0 where it was entered
     /// before there were any.
     #[serde(default)]
     pub(crate) checked: u32,
+}
+
+/// What a file looked like when its bytes were taken. As long as it looks like that, its bytes are the same: no write
+/// to it leaves the time of its last change alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceFile {
+    bytes: u64,
+    inode: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl SourceFile {
+    /// Of a file that is open, before its first byte is read. None where it changed within the clock's last ticks: a
+    /// further change would not be seen.
+    pub fn of(meta: &std::fs::Metadata) -> Option<Self> {
+        let settled = SystemTime::now() - Duration::from_millis(50);
+        let since = settled.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let changed = (meta.ctime(), meta.ctime_nsec());
+        let limit = (since.as_secs().cast_signed(), i64::from(since.subsec_nanos()));
+        let modified = (meta.mtime(), meta.mtime_nsec());
+        (changed < limit).then_some(Self { bytes: meta.len(), inode: meta.ino(), modified, changed })
+    }
 }
 
 #[derive(Deserialize)]
@@ -53,6 +81,7 @@ impl Record {
             has_lock: lock.is_some(),
             beside,
             sources: BTreeMap::new(),
+            files: BTreeMap::new(),
             checked: RULES,
         }
     }

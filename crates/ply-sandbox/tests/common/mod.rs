@@ -47,7 +47,17 @@ impl World {
         if world.host.root {
             let packed = Command::new("mksquashfs")
                 .args([&tree, &image])
-                .args(["-noappend", "-quiet", "-no-progress", "-all-root", "-processors", "1"])
+                .args([
+                    "-noappend",
+                    "-noI",
+                    "-noD",
+                    "-noF",
+                    "-quiet",
+                    "-no-progress",
+                    "-all-root",
+                    "-processors",
+                    "1",
+                ])
                 .output()
                 .expect("mksquashfs is installed");
             assert!(packed.status.success(), "{packed:?}");

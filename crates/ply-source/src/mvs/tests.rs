@@ -202,14 +202,19 @@ fn refusals_show_who_asked_for_what() {
             "app 1.0.0: a 1.0.0",
             &["a 1.0.1"],
             "a-1.0.0 is not there: /usual (source /usual) (app 1.0.0 wants 1.0.0)\n\
-             hint: check name, version and arch, or name another source with --source",
+             hint: check name, version and arch, or name another source with --source\n\
+             where it has a folder for each package, write it as /usual/{package}",
         ),
         (
             "app 1.0.0: a 1",
             &["a 1.0.0: b 1", "b 1.0.0: c 1", "c 1.0.0: a 1"],
-            "a cycle of dependencies: a 1.0.0 → b 1.0.0 → c 1.0.0 → a 1.0.0",
+            "a cycle of dependencies: a 1.0.0 → b 1.0.0 → c 1.0.0 → a 1.0.0\nhint: take one of them out of what another depends on",
         ),
-        ("app 1.0.0: a 1", &["a 1.0.0: app 1"], "a cycle of dependencies: app 1.0.0 → a 1.0.0 → app 1.0.0"),
+        (
+            "app 1.0.0: a 1",
+            &["a 1.0.0: app 1"],
+            "a cycle of dependencies: app 1.0.0 → a 1.0.0 → app 1.0.0\nhint: take one of them out of what another depends on",
+        ),
         (
             "app 1.0.0: a 1; needs base",
             &["a 1.0.0: base alpine 3"],
