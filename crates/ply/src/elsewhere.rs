@@ -46,8 +46,6 @@ const NOT_BUILT_YET: [&str; 28] = [
     "events",
     "why",
     "egress",
-    "restart",
-    "scale",
     "deploy",
     "rollback",
     "snapshot",
