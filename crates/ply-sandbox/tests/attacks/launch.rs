@@ -8,7 +8,6 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 /// Makes a test of each function twice: as root, and as an ordinary user.
 macro_rules! both {
@@ -241,7 +240,6 @@ fn a_target_swapped_while_launching_makes_nothing_on_the_host() {
     victim.mounts.push(link(&world.path("link"), "/opt/link", &world));
     victim.mounts.push(world.volume("own", "/data/sub/made"));
     let made = |off: &[Defence], launches: u32| -> bool {
-        let until = Instant::now() + Duration::from_secs(20);
         for _ in 0..launches {
             // Whether it starts or is refused is the swapper's to say.
             let _ = attempt(&world, &victim, off);
@@ -250,7 +248,6 @@ fn a_target_swapped_while_launching_makes_nothing_on_the_host() {
             }
             let _ = fs::remove_dir(shared.source.join("sub/made"));
             let _ = fs::remove_dir(shared.source.join("elsewhere/made"));
-            assert!(Instant::now() < until || !off.is_empty(), "launches take too long");
         }
         false
     };

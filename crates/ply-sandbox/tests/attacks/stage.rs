@@ -178,7 +178,7 @@ impl Stage {
         let mounts = read("/proc/self/mounts");
         let mounts = mounts.lines().filter(|line| !line.contains("/ply-box-") || line.contains(&here));
         // The layers' pin comes with the first box.
-        facts.extend(mounts.filter(|line| !line.contains("/run/layers nsfs")).map(str::to_owned));
+        facts.extend(mounts.filter(|line| !line.contains("/run/layers ")).map(str::to_owned));
         for folder in [self.link.source.clone(), self.world.path("tree"), self.world.path("tree/srv")] {
             let mut names: Vec<_> = fs::read_dir(folder).unwrap().collect::<Result<_, _>>().unwrap();
             names.sort_by_key(fs::DirEntry::file_name);
