@@ -30,9 +30,12 @@ test-long: tools build fixtures
 	cargo nextest run --workspace --no-run
 	$(LONG) PLY_BIN=$(PLY) PLY_TEST_CACHE=$(CACHE) tools/world cargo nextest run --offline --workspace --profile long -E 'not ($(MIRROR_TESTS))'
 
-# The virtual machine lane (a real cgroup v2 and systemd) comes with the box.
+# The virtual machine lane: limits, delegation, a reset and the attacks on a host with systemd and the whole cgroup v2,
+# under two kernels.
 test-vm:
-	@echo "the virtual machine lane is not built yet: it comes with the limits of the box"
+	tools/install vm
+	$(MAKE) build
+	tools/vm $(PLY) $(CACHE)
 
 # Formatting, lints, documentation and dependencies.
 check: tools

@@ -2,7 +2,8 @@
 //! output, what the caller types goes in. Everything waits for the slower side; nothing is dropped.
 //!
 //! The app never gets a descriptor of the caller's: a terminal could be made to type (CVE-2017-5226), a folder
-//! would be a way out (CVE-2024-21626). It gets pipes, or a terminal of its own.
+//! would be a way out (CVE-2024-21626). It gets pipes, or a terminal of its own. However much it writes, no more than one
+//! buffer of it is in memory (CVE-2022-31030).
 
 use crate::ring::{RingWriter, Stream};
 use rustix::fs::{Mode, OFlags};

@@ -226,9 +226,8 @@ pub fn sweep(dirs: &Dirs, host: &ply_sandbox::Host, cgroup_parent: &Path) -> usi
             swept += 1;
         }
     }
-    if swept > 0 {
-        let _ = ply_sandbox::sweep(host, cgroup_parent);
-    }
+    // Also where no state file says so: a parent may have been killed before it wrote one.
+    let _ = ply_sandbox::sweep(host, cgroup_parent);
     crate::lease::sweep(&dirs.run);
     for dir in [folder(dirs), dirs.run.join("ids")] {
         ply_image::sweep_pending(&dir);

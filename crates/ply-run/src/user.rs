@@ -1,5 +1,6 @@
 //! Who the app is inside: the manifest's triple, a flag, or a user that the image knows; and the passwd and
-//! group files that make it exist there. Pure; names are looked up in the image only, never on the host.
+//! group files that make it exist there. Pure; names are looked up in the image only, never on the host, whatever
+//! its `/etc/passwd` is a link to (CVE-2024-9676).
 
 use crate::RunError;
 use crate::options::UserFlag;

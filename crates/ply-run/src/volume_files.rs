@@ -2,7 +2,8 @@
 //!
 //! Both the image and what stands in a volume are somebody else's, and this runs as root: everything goes by
 //! descriptor beneath the volume's folder and follows no link, what is written is bounded as an extraction is, and
-//! no set-id bit comes out of an image into a folder of the host (CVE-2021-41091).
+//! no set-id bit comes out of an image into a folder of the host (CVE-2021-41091). What fills it is read from the layers,
+//! never by a path of the host's (CVE-2022-23648).
 
 use ply_image::{ExtractOptions, LayerStack, Owners};
 use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Stat, Uid};

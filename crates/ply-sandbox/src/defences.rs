@@ -59,12 +59,14 @@ pub enum Defence {
     /// Sizes and counts of what is in memory only: scratch, temporary folders, `/dev`, terminals (`plan`, `launch`).
     Sizes,
     /// Ids that are nobody's outside (`userns`). A spec can do without, as on a host that has no such namespaces.
+    #[cfg(feature = "weaken")]
     UserNamespace,
     /// Less than all that a user of the host may have of what isn't memory (`masks`).
     Counts,
     /// An ipc namespace of its own (`launch`).
     IpcNamespace,
     /// A network namespace of its own (`launch`). A spec can do without.
+    #[cfg(feature = "weaken")]
     NetworkNamespace,
     /// The caller's arguments and environment are taken out of init's memory (`init`).
     Arguments,

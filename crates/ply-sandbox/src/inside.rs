@@ -1,6 +1,6 @@
 //! Inside the new root: finding places and putting things there. An image may be hostile, and a shared volume
 //! may be changed while we look, so every place is opened beneath the root once and used by descriptor
-//! (CVE-2019-19921, CVE-2021-30465, CVE-2023-27561, CVE-2024-45310, CVE-2025-31133 and their kind each had a
+//! (CVE-2019-18837, CVE-2019-19921, CVE-2021-30465, CVE-2023-27561, CVE-2025-24965, CVE-2025-31133 and their kind each had a
 //! path that was looked up twice, or a link that was followed out). Nothing here allocates.
 
 use crate::defences::{Defence, stands};
@@ -45,6 +45,8 @@ impl Root {
         Ok(())
     }
 
+    /// Whether a place may be made here. (CVE-2024-1753, CVE-2024-42472 and CVE-2024-45310 made files and folders on the host,
+    /// through a link.)
     fn is_ours(&self, folder: &OwnedFd) -> Sys<bool> {
         Ok(self.ours[..self.count].contains(&mount_id(folder)?) || !stands(Defence::OwnMounts))
     }

@@ -76,6 +76,7 @@ fn parent(spec: &Spec, context: &LaunchContext<'_>, stdio: Stdio) -> Result<Inst
     if plan.user_namespace {
         flags |= libc::CLONE_NEWUSER;
     }
+    // With it go the abstract sockets of the host's programs, which have no other border (CVE-2020-15257).
     if spec.network != Network::Host {
         flags |= libc::CLONE_NEWNET;
     }
@@ -100,14 +101,15 @@ fn parent(spec: &Spec, context: &LaunchContext<'_>, stdio: Stdio) -> Result<Inst
     drop(standard);
 
     // The maps and limits are ours to set: the child has no rights outside of its namespace.
-    // A child that fails meanwhile has no more files for them: then its own word counts.
-    userns::write_maps(born.pid, &spec.ids, context.host).map_err(|error| {
+    // A child that fails has no more files in /proc: then its own word counts.
+    let or_said = |error| {
         let _ = born.signal(libc::SIGKILL);
         match talk(&ours, spec) {
             LaunchError::Step { step: Step::Talk, .. } => error,
             said => said,
         }
-    })?;
+    };
+    userns::write_maps(born.pid, &spec.ids, context.host).map_err(or_said)?;
     rights::raise_open_files(born.pid);
     wire::send(ours.as_fd(), Message::Go, &[]).map_err(|_| talk(&ours, spec))?;
 
@@ -115,7 +117,7 @@ fn parent(spec: &Spec, context: &LaunchContext<'_>, stdio: Stdio) -> Result<Inst
     // by now, without which the kernel refuses), while the child already makes what needs no root.
     let mut made = Vec::new();
     if let Some(options) = plan.rootful_overlay() {
-        let map = userns::of_process(born.pid, &spec.ids)?;
+        let map = userns::of_process(born.pid, &spec.ids).map_err(or_said)?;
         let map = map.as_ref().map(AsFd::as_fd);
         let images = !context.host.needs_trees();
         let layers = layers::clones(context.run_dir, &spec.layers, images, map)?;
@@ -314,7 +316,8 @@ fn first_process(plan: &Plan, app: &App, fds: &Inherited) -> Result<Infallible, 
         place(&mut root, mount, &source).at_item(Step::Target, index)?;
     }
     // The kernel's own come last, straight onto real folders of the root: nothing of an image or a volume can
-    // lie over them, whatever it links to (CVE-2019-16884, CVE-2019-19921 put something before /proc).
+    // lie over them, whatever it links to (CVE-2015-1335, CVE-2019-16884, CVE-2019-19921, CVE-2023-28642 and
+    // CVE-2025-54867 put something before /proc).
     let (dev, pts) = make_dev(plan, &root, dev, &mut devices, &shm)?;
     let null = beneath(&dev, c"null", OFlags::PATH).at(Step::Mask)?;
     let place = inside_root(&root, c"proc").at(Step::Proc)?;
@@ -524,7 +527,8 @@ fn make_dev(
 }
 
 /// A terminal out of the box's own devpts, also its console: the other end goes to the parent. (A terminal of
-/// the host's would let the box push input into it: CVE-2017-5226, CVE-2023-28100.)
+/// the host's would let the box push input into it: CVE-2017-5226, CVE-2023-28100; a console that is bound by its path
+/// may be another file by then: CVE-2025-52565, CVE-2025-62161.)
 fn terminal(
     plan: &Plan,
     size: WindowSize,

@@ -360,8 +360,15 @@ pub struct GcReport {
 /// # Errors
 /// The system's.
 pub fn gc(run_dir: &Path, keep: &BTreeSet<String>) -> io::Result<GcReport> {
-    let Some(pin) = Pin::existing(run_dir)? else { return Ok(GcReport::default()) };
+    if !run_dir.join("layers").exists() {
+        return Ok(GcReport::default());
+    }
     let _lock = lock(run_dir)?;
+    let Some(pin) = Pin::existing(run_dir)? else {
+        // Whoever made the file was killed before it was a pin, or the machine was started anew.
+        remove_pin(run_dir)?;
+        return Ok(GcReport::default());
+    };
     let (report, left) = pin.inside(|| -> io::Result<(GcReport, bool)> {
         let (mut report, mut left) = (GcReport::default(), false);
         let mut names =
@@ -385,13 +392,19 @@ pub fn gc(run_dir: &Path, keep: &BTreeSet<String>) -> io::Result<GcReport> {
         Ok((report, left))
     })??;
     if !left {
-        let path = run_dir.join("layers");
-        unmount(&path, UnmountFlags::DETACH)?;
-        // Then what it was bound on, where that was a mount too.
-        while unmount(&path, UnmountFlags::DETACH).is_ok() {}
-        fs::remove_file(path)?;
+        remove_pin(run_dir)?;
     }
     Ok(report)
+}
+
+/// Takes away the pin, what it was bound on where that is a mount too, and the file.
+fn remove_pin(run_dir: &Path) -> io::Result<()> {
+    let path = run_dir.join("layers");
+    while unmount(&path, UnmountFlags::DETACH).is_ok() {}
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
 }
 
 #[cfg(test)]

@@ -64,7 +64,8 @@ pub(crate) struct Overlay<'a> {
 /// The overlay over the layers with its scratch on tmpfs, detached.
 ///
 /// nodev stands on the overlay and not only on the layers: it is the overlay's inodes that are opened, and
-/// without it a device node in an image works.
+/// without it a device node in an image works. nosuid too: what is copied up keeps its set-id bits and its capabilities
+/// (CVE-2021-3493, CVE-2023-0386).
 pub(crate) fn overlay(wanted: &Overlay<'_>) -> Result<OwnedFd, Failure> {
     let scratch = match wanted.folder {
         Some(path) => rustix::fs::open(path, FOLDER, Mode::empty()).at(Step::Upper)?,

@@ -60,7 +60,8 @@ impl Map {
         self.0.iter().map(|(inside, outside, count)| format!("{inside} {outside} {count}\n")).collect()
     }
 
-    /// `newuidmap PID INSIDE OUTSIDE COUNT…` (newuidmap(1)). Only numbers go in; nothing of the environment does.
+    /// `newuidmap PID INSIDE OUTSIDE COUNT…` (newuidmap(1)). Only numbers go in, of which none reads as an option
+    /// (CVE-2024-32462); nothing of the environment does (CVE-2021-21261).
     fn command(&self, helper: &Path, pid: i32) -> Command {
         let mut command = Command::new(helper);
         command.env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());

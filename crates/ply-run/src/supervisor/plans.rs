@@ -60,7 +60,6 @@ impl Supervisor {
                 } else {
                     self.start(number);
                 }
-                return;
             }
             Phase::Healthy { .. } if others => {
                 slot.phase = Phase::Draining { until };

@@ -95,6 +95,23 @@ impl World {
         to
     }
 
+    /// The folder of this world's cgroups, relative to where cgroups are mounted.
+    fn cgroup(&self) -> String {
+        self.dir.path().file_name().expect("a name").to_string_lossy().into_owned()
+    }
+
+    /// That folder in every hierarchy in which it is.
+    pub(crate) fn cgroups(&self) -> Vec<PathBuf> {
+        let mounts = fs::read_to_string("/proc/self/mounts").expect("mounts");
+        let cgroup = |line: &str| {
+            let mut words = line.split(' ').skip(1);
+            let (place, kind) = (words.next()?, words.next()?);
+            let folder = Path::new(place).join(self.cgroup());
+            (kind.starts_with("cgroup") && folder.is_dir()).then_some(folder)
+        };
+        mounts.lines().filter_map(cgroup).collect()
+    }
+
     fn id(&self) -> Option<u32> {
         match self.who {
             Who::Root => None,
@@ -120,6 +137,7 @@ impl World {
             .env("PLY_DATA_DIR", self.path("data"))
             .env("PLY_RUN_DIR", self.path("run"))
             .env("PLY_CONFIG_DIR", self.path("config"))
+            .env("PLY_CGROUP", self.cgroup())
             .env("PLY_REGISTRY", registry())
             .env("NO_COLOR", "1")
             .current_dir(self.path("work"))
@@ -172,6 +190,9 @@ impl Drop for World {
     fn drop(&mut self) {
         // Trees of a rootless store belong to mapped ids: root clears them.
         let _ = fs::remove_dir_all(self.dir.path());
+        for folder in self.cgroups() {
+            let _ = fs::remove_dir(folder);
+        }
     }
 }
 
@@ -368,6 +389,40 @@ pub(crate) fn leftovers(world: &World) -> Vec<String> {
         {
             let cmdline = fs::read(entry.path().join("cmdline")).unwrap_or_default();
             found.push(format!("process {pid}: {}", String::from_utf8_lossy(&cmdline).replace('\0', " ")));
+        }
+    }
+    found
+}
+
+/// What must not be there either when a ply has swept and gc has run: cgroups, leases, state files, the layers' pin, loop
+/// devices over images of this world, network namespaces and scratch.
+pub(crate) fn leftovers_after_gc(world: &World) -> Vec<String> {
+    let mut found = leftovers(world);
+    let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mountinfo");
+    let root = world.path("").display().to_string();
+    let root = root.trim_end_matches('/');
+    found.extend(mounts.lines().filter(|l| l.contains(root)).map(|l| format!("mount: {l}")));
+    let mut folder = |what: &str, path: PathBuf, counts: &dyn Fn(&str) -> bool| {
+        for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if counts(&name) {
+                found.push(format!("{what}: {name}"));
+            }
+        }
+    };
+    for cgroup in world.cgroups() {
+        // The files of a cgroup are its controllers'; a box has a folder.
+        let is_folder = |name: &str| cgroup.join(name).is_dir();
+        folder("cgroup", cgroup.clone(), &is_folder);
+    }
+    folder("lease", world.path("run/ids"), &|name| name != "lock");
+    folder("state", world.path("run/state"), &|_| true);
+    folder("scratch", world.path("data/scratch"), &|_| true);
+    folder("file", world.path("run"), &|name| name == "layers");
+    for entry in fs::read_dir("/sys/block").expect("sysfs").flatten() {
+        let backing = fs::read_to_string(entry.path().join("loop/backing_file")).unwrap_or_default();
+        if backing.contains(root) {
+            found.push(format!("loop device: {} {backing}", entry.file_name().to_string_lossy()));
         }
     }
     found

@@ -1,7 +1,8 @@
 //! SIGKILL at random moments leaves nothing that runs or is mounted, a store that verifies, and a next run that
-//! works. 20 rounds each; 200 with `PLY_LONG=1`. The seed is printed.
+//! works. 20 rounds each; 200 with `PLY_LONG=1`; `PLY_TEST_MOMENTS` for those of app, init, parent and exec. The seed is
+//! printed.
 
-use crate::harness::{BOTH, Running, Who, World, cache, eventually, leftovers};
+use crate::harness::{BOTH, Running, Who, World, cache, eventually, leftovers, leftovers_after_gc};
 use crate::inside::shell;
 use std::time::{Duration, Instant};
 
@@ -12,10 +13,14 @@ fn rounds() -> u64 {
 
 /// Moments spread over `0..longest`, from a printed seed.
 fn moments(longest: Duration) -> impl Iterator<Item = Duration> {
+    some_moments(rounds(), longest)
+}
+
+fn some_moments(rounds: u64, longest: Duration) -> impl Iterator<Item = Duration> {
     let mut state =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64 | 1;
     println!("seed: {state}");
-    (0..rounds()).map(move |_| {
+    (0..rounds).map(move |_| {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
@@ -52,6 +57,90 @@ fn killed_runs_leave_nothing() {
         let states: Vec<_> =
             std::fs::read_dir(world.path("run/state")).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert!(states.is_empty(), "{who:?}: state files of the dead are swept: {states:?}");
+    }
+}
+
+/// Whoever of a running app is killed, at whatever moment from the first one on.
+#[derive(Debug, Clone, Copy)]
+enum Victim {
+    App,
+    Init,
+    Parent,
+    Exec,
+}
+
+/// The process ids of a run as the host sees them: the parent's children are inits, theirs are apps; an exec's child is its
+/// helper, whose child is the process inside.
+fn descendants(parent: u32, depth: u32) -> Vec<u32> {
+    let mut level = vec![parent];
+    for _ in 0..depth {
+        let of = |pid: u32| -> Vec<u32> {
+            let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+            let lists =
+                threads.map(|t| std::fs::read_to_string(t.path().join("children")).unwrap_or_default());
+            lists
+                .flat_map(|l| l.split(' ').filter_map(|p| p.trim().parse().ok()).collect::<Vec<_>>())
+                .collect()
+        };
+        level = level.into_iter().flat_map(of).collect();
+    }
+    level
+}
+
+fn kill(pid: u32) {
+    // SAFETY: two numbers. One that is gone already was this test's own, and a moment ago.
+    unsafe { libc::kill(pid as i32, libc::SIGKILL) };
+}
+
+#[test]
+fn whoever_is_killed_nothing_is_left() {
+    let rounds = std::env::var("PLY_TEST_MOMENTS").ok().and_then(|n| n.parse().ok()).unwrap_or(50);
+    for who in BOTH {
+        let world = shell(who);
+        let args = ["run", "./sh", "--", "-c", "sleep 0.05"];
+        world.run(args).expect(0);
+        let longest = typical(&world, &args).mul_f64(1.5);
+        let victims = [Victim::App, Victim::Init, Victim::Parent, Victim::Exec];
+        for (moment, victim) in some_moments(rounds / 2, longest).zip(victims.into_iter().cycle()) {
+            // It lives longer than any moment, and is asked to end where the victim's end doesn't end it.
+            let mut run = world.start(["run", "./sh", "--name", "victim", "--", "-c", "sleep 20"]);
+            let parent = run.child.id();
+            std::thread::sleep(moment);
+            let mut exec = None;
+            match victim {
+                Victim::Parent => kill(parent),
+                Victim::Init => descendants(parent, 1).into_iter().for_each(kill),
+                Victim::App => descendants(parent, 2).into_iter().for_each(kill),
+                Victim::Exec => {
+                    let running = world.start(["exec", "victim", "sleep", "20"]);
+                    std::thread::sleep(moment / 4);
+                    // The one that was started, its helper, or the process inside, in turn.
+                    let deep = (moment.as_micros() % 3) as u32;
+                    descendants(running.child.id(), deep).into_iter().for_each(kill);
+                    exec = Some(running);
+                }
+            }
+            run.signal(libc::SIGTERM);
+            let ended = run.wait(Duration::from_secs(20));
+            if let Some(mut exec) = exec {
+                exec.wait(Duration::from_secs(20));
+            }
+            assert!(ended.code != Some(101), "{who:?} {victim:?} at {moment:?}: {ended:?}");
+            world.run(["ps"]).expect(0);
+            world.run(["gc"]).expect(0);
+            let found = || Some(leftovers_after_gc(&world)).filter(|found| !found.is_empty());
+            // What the kernel takes away (a mount of a dead process) it may take a moment for.
+            let started = Instant::now();
+            while let Some(found) = found() {
+                assert!(
+                    started.elapsed() < Duration::from_secs(5),
+                    "{who:?} {victim:?} at {moment:?}: {found:?}"
+                );
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        world.run(args).expect(0);
+        world.run(["verify"]).expect(0);
     }
 }
 

@@ -65,6 +65,7 @@ fn cpu_stays_within_ten_percent_of_the_quota() {
 #[test]
 fn a_fork_bomb_meets_its_limit_while_the_host_answers() {
     for who in BOTH {
+        let before = answer();
         let bomb = "b() { while :; do b & done; }; b & exec sleep 300";
         let mut app = who.start("bomb", &["--pids", "60", "--cpu", "1"], bomb);
         let cgroup = app.running().cgroup();
@@ -72,16 +73,28 @@ fn a_fork_bomb_meets_its_limit_while_the_host_answers() {
         eventually("the bomb fills its room", || {
             (cgroup.read("pids.current").parse::<u32>().unwrap() > 50).then_some(())
         });
-        let mut slowest = Duration::ZERO;
-        for _ in 0..10 {
-            let started = Instant::now();
-            assert!(Command::new("/bin/true").status().unwrap().success());
-            slowest = slowest.max(started.elapsed());
-            assert!(cgroup.read("pids.current").parse::<u32>().unwrap() <= 60, "{who:?}");
-        }
-        assert!(slowest < Duration::from_secs(2), "{who:?}: the host answers after {slowest:?}");
-        println!("{who:?}: {slowest:?}");
+        let during = answer();
+        assert!(cgroup.read("pids.current").parse::<u32>().unwrap() <= 60, "{who:?}");
+        // Beside the same in quiet: how fast this host is says nothing.
+        assert!(
+            during < before * 8 + Duration::from_millis(200),
+            "{who:?}: {before:?} before, {during:?} during"
+        );
+        println!("{who:?}: {before:?} before, {during:?} during");
         app.stop();
         eventually("nothing of it is left", || cgroup.is_gone().then_some(()));
     }
+}
+
+/// How long the host takes to start and end a program: the median of a few.
+fn answer() -> Duration {
+    let mut took: Vec<Duration> = (0..15)
+        .map(|_| {
+            let started = Instant::now();
+            assert!(Command::new("/bin/true").status().unwrap().success());
+            started.elapsed()
+        })
+        .collect();
+    took.sort();
+    took[took.len() / 2]
 }
