@@ -72,6 +72,8 @@ pub(crate) struct Policy {
 pub(crate) enum Event {
     /// The run begins, with that many slots.
     Begin(u32),
+    /// A start has succeeded: the instance's time begins now.
+    Started(Life),
     /// An instance has ended. `spread` (of 255) is the random part of a pause before its restart.
     Ended { life: Life, code: i32, spread: u8 },
     /// Its port took a connection, or didn't.
@@ -256,6 +258,14 @@ impl Supervisor {
         self.now = self.now.max(now);
         match event {
             Event::Begin(slots) => (1..=slots).for_each(|slot| self.start(slot)),
+            Event::Started(life) => {
+                let since = self.now;
+                if let Some(slot) = self.slot(life)
+                    && matches!(slot.phase, Phase::Starting { .. })
+                {
+                    slot.phase = Phase::Starting { since };
+                }
+            }
             Event::Ended { life, code, spread } => self.ended(life, code, spread),
             Event::Answer { life, yes } => self.answered(life, yes),
             Event::Drained(life) => {

@@ -69,17 +69,16 @@ impl Deeds {
         while let Some(event) = events.pop_front() {
             for action in self.sup.step(self.began.elapsed(), event) {
                 match action {
-                    Action::Start(life) => {
-                        if let Err(error) = self.start(life) {
-                            if first {
-                                return Err(error);
-                            }
+                    Action::Start(life) => match self.start(life) {
+                        Ok(()) => events.push_back(supervisor::Event::Started(life)),
+                        Err(error) if first => return Err(error),
+                        Err(error) => {
                             let name = &self.ready.plan.name;
                             (self.ready.say)(&format!("{name}.{} can't be started: {error}", life.slot));
                             let code = i32::from(error.exit_code());
                             events.push_back(supervisor::Event::Ended { life, code, spread: spread() });
                         }
-                    }
+                    },
                     Action::Drain(life) => {
                         if self.pool.drain(life) {
                             events.push_back(supervisor::Event::Drained(life));

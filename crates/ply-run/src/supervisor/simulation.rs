@@ -74,6 +74,7 @@ struct Alive {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Coming {
     End { life: Life, code: i32 },
+    Started { life: Life },
     Answer { life: Life },
     Drained { life: Life },
 }
@@ -272,6 +273,8 @@ impl World {
         assert!(self.alive.keys().all(|l| l.slot != life.slot), "two instances live in slot {}", life.slot);
         self.starts += 1;
         assert_eq!(life.run, self.starts);
+        let launched = self.random.ms(300);
+        self.later(launched, Coming::Started { life });
         let program = PROGRAMS[usize::try_from(self.random.below(8)).unwrap()];
         let opens_at = self.now + self.random.ms(20_000);
         if self.random.one_in(50) {
@@ -429,6 +432,13 @@ impl World {
                 self.ending = Some((life, code));
                 let spread = u8::try_from(self.random.below(256)).unwrap();
                 self.tell(Event::Ended { life, code, spread });
+            }
+            Coming::Started { life } => {
+                let now = self.now;
+                if let Some(alive) = self.alive.get_mut(&life).filter(|a| a.joined.is_none()) {
+                    alive.since = now;
+                }
+                self.tell(Event::Started(life));
             }
             Coming::Answer { life } => {
                 let lie = self.random.one_in(2);

@@ -76,8 +76,11 @@ fn with_nothing_to_ask_it_is_healthy_once_it_has_run_for_a_moment() {
     let mut sup = Supervisor::new(policy(RestartPolicy::Never, Gate::Runs));
     sup.step(Duration::ZERO, Event::Begin(1));
     assert_eq!(sup.wake(), Some(SETTLE));
-    assert_eq!(sup.step(ms(199), Event::Tick), []);
-    assert_eq!(sup.step(ms(200), Event::Tick), [Action::Join(life(1, 1))]);
+    // However long the launch took, its moment begins when it runs.
+    sup.step(S, Event::Started(life(1, 1)));
+    assert_eq!(sup.wake(), Some(S + SETTLE));
+    assert_eq!(sup.step(ms(1199), Event::Tick), []);
+    assert_eq!(sup.step(ms(1200), Event::Tick), [Action::Join(life(1, 1))]);
     assert_eq!(sup.wake(), None);
 }
 
