@@ -5,8 +5,8 @@ PLY := $(CURDIR)/target/$(TARGET)/release/ply
 CACHE := $(CURDIR)/.cache
 # What `make test` runs outside its own network: tests that read the machine's package mirrors.
 MIRROR_TESTS := package(ply-forge)
-# How far the long campaigns go: kills of each kind, rounds of each fuzz target.
-LONG := PLY_LONG=1 PLY_KILL_ROUNDS=200 PLY_TEST_KILLS=200 PLY_TEST_MOMENTS=500 PLY_FUZZ_ROUNDS=20000
+# How far the long campaigns go: kills of each kind, steps of the simulation, rounds of each fuzz target.
+LONG := PLY_LONG=1 PLY_SIM_STEPS=5000000 PLY_KILL_ROUNDS=200 PLY_TEST_KILLS=200 PLY_TEST_MOMENTS=500 PLY_FUZZ_ROUNDS=20000
 
 .PHONY: demo build test test-long test-vm check bench attack-table fixtures tools fmt
 

@@ -50,7 +50,9 @@ fn act(words: &[String]) -> Result<u8, RunError> {
         }
         "ps" => {
             for row in ply_run::ps(&context(&RunOptions::default())?.dirs)? {
-                println!("{}.{} {} {:?}", row.name, row.slot, row.status.as_str(), row.pid);
+                let health = row.health.as_deref().unwrap_or("-");
+                let (status, restarts) = (row.status.as_str(), row.restarts);
+                println!("{}.{} {status} {:?} {health} {restarts}", row.name, row.slot, row.pid);
             }
         }
         "logs" => {
@@ -64,6 +66,14 @@ fn act(words: &[String]) -> Result<u8, RunError> {
             )?;
         }
         "stop" => ply_run::stop(&context(&RunOptions::default())?.dirs, &rest[0].parse()?)?,
+        "scale" => {
+            let to = rest[1].parse().map_err(|_| RunError::usage("no number", "3"))?;
+            println!("{}", ply_run::scale(&context(&RunOptions::default())?.dirs, &rest[0].parse()?, to)?);
+        }
+        "restart" => {
+            let dirs = context(&RunOptions::default())?.dirs;
+            println!("{}", ply_run::restart(&dirs, &rest[0].parse()?, &mut |step| println!("{step}"))?);
+        }
         "rm" => {
             let context = context(&RunOptions::default())?;
             let ids = ply_sandbox::Host::probe(&context.cgroup_parent).ids((0, 65_536));
@@ -126,6 +136,8 @@ fn parse(words: &[String]) -> Result<(What, RunOptions), RunError> {
             "--pids" => options.pids = value().parse().ok(),
             "--param" => options.params.push(value().parse()?),
             "--set" => options.set.push(value().parse()?),
+            "--restart" => options.restart = Some(value()),
+            "--drain" => options.drain = Some(value().parse()?),
             "--domain" => options.domains.push(value()),
             "-t" => options.terminal = true,
             "-d" => options.detach = true,

@@ -34,7 +34,7 @@ pub(crate) fn running(dirs: &Dirs, app: &str) -> Result<Vec<InstanceState>, RunE
 pub fn stop(dirs: &Dirs, app: &RunName) -> Result<(), RunError> {
     let parent = running(dirs, app.as_str())?[0].parent;
     let gone = || !state::alive(parent);
-    match control::ask(dirs, app, "stop", ANSWER, &gone)? {
+    match control::ask(dirs, app, ("stop", ""), ANSWER, &gone, &mut |_| ())? {
         Some(answer) if !answer.ok => return Err(RunError::plain(answer.message)),
         _ => {}
     }
@@ -49,6 +49,36 @@ pub fn stop(dirs: &Dirs, app: &RunName) -> Result<(), RunError> {
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(())
+}
+
+/// Changes the number of an app's instances; new ones get connections when they answer, the highest leave first.
+/// Gives what was done, in one sentence.
+pub fn scale(dirs: &Dirs, app: &RunName, to: u32) -> Result<String, RunError> {
+    command(dirs, app, ("scale", &to.to_string()), &mut |_| ())
+}
+
+/// Starts every instance of an app anew, one after the other, and waits for the end of it; `each` sees the steps.
+/// Gives what was done, in one sentence.
+pub fn restart(dirs: &Dirs, app: &RunName, each: &mut dyn FnMut(&str)) -> Result<String, RunError> {
+    command(dirs, app, ("restart", ""), each)
+}
+
+fn command(
+    dirs: &Dirs,
+    app: &RunName,
+    verb: (&str, &str),
+    each: &mut dyn FnMut(&str),
+) -> Result<String, RunError> {
+    let parent = running(dirs, app.as_str())?[0].parent;
+    let answer = control::ask(dirs, app, verb, ANSWER, &|| !state::alive(parent), each)?;
+    match answer {
+        Some(answer) if answer.ok => Ok(answer.message),
+        Some(answer) => Err(RunError::Refused {
+            message: answer.message,
+            hint: Some(format!("see what it wrote: ply logs {app}")),
+        }),
+        None => Err(RunError::plain(format!("{app} ended before it was done"))),
+    }
 }
 
 /// What `ply rm` took away.

@@ -9,6 +9,7 @@ use ply_image::Dirs;
 use ply_manifest::RunName;
 use rustix::fs::inotify;
 use serde::{Deserialize, Serialize};
+use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -23,8 +24,31 @@ const COMMAND_MAX: u64 = 4096;
 pub(crate) enum Ask {
     /// `stop`: every instance, and the run.
     Stop,
-    /// A verb that this version doesn't act on, or none at all.
-    Unknown(String),
+    /// `scale`: so many instances.
+    Scale(u32),
+    /// `restart`: every instance anew, one after the other.
+    Restart,
+    /// Nothing that can be acted on: why.
+    Wrong(String),
+}
+
+impl Ask {
+    /// What a file of this verb, with these contents, asks for.
+    fn read(verb: &str, contents: &[u8]) -> Self {
+        let text = std::str::from_utf8(contents).map(str::trim);
+        match verb {
+            "stop" => Self::Stop,
+            "restart" => Self::Restart,
+            "scale" => match text.map(str::parse) {
+                Ok(Ok(number)) => Self::Scale(number),
+                _ if text == Ok("auto") => {
+                    Self::Wrong("this version of ply can't do it yet: scale auto".to_owned())
+                }
+                _ => Self::Wrong("scale takes a number of instances, as in 3".to_owned()),
+            },
+            _ => Self::Wrong(format!("this version of ply doesn't act on {verb:?}")),
+        }
+    }
 }
 
 /// One control file.
@@ -39,16 +63,30 @@ pub(crate) struct Command {
 /// The answer to one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControlResult {
-    /// Whether it was done.
+    /// Whether this is the end of it.
+    pub done: bool,
+    /// Whether it was done as asked.
     pub ok: bool,
     /// One sentence.
     pub message: String,
+    /// What was done on the way, a line each.
+    #[serde(default)]
+    pub steps: Vec<String>,
+}
+
+impl ControlResult {
+    /// An answer without steps.
+    pub(crate) fn now(ok: bool, message: impl Into<String>) -> Self {
+        Self { done: true, ok, message: message.into(), steps: Vec::new() }
+    }
 }
 
 /// The control folder of a running app.
 pub(crate) struct Control {
     dir: PathBuf,
     watch: OnceLock<OwnedFd>,
+    /// Whether the folder was looked through since it is watched.
+    listed: Cell<bool>,
 }
 
 impl Control {
@@ -60,9 +98,9 @@ impl Control {
         for folder in [&dir, &results] {
             ply_image::sweep_pending(folder);
         }
-        let control = Self { dir, watch: OnceLock::new() };
-        for (path, _) in control.files() {
-            let _ = std::fs::remove_file(path);
+        let control = Self { dir, watch: OnceLock::new(), listed: Cell::new(false) };
+        for name in control.files() {
+            let _ = std::fs::remove_file(control.dir.join(name));
         }
         Ok(control)
     }
@@ -82,38 +120,59 @@ impl Control {
         Ok(rustix::io::fcntl_dupfd_cloexec(watch, 3)?)
     }
 
-    /// What was asked since the last call, oldest first. Each file is gone afterwards.
+    /// What was asked since the last call, in order. Each file is gone afterwards.
     pub(crate) fn take(&self) -> Vec<Command> {
-        if let Some(watch) = self.watch.get() {
-            let mut buffer = [MaybeUninit::<u8>::uninit(); 2048];
-            let mut reader = inotify::Reader::new(watch, &mut buffer);
-            while reader.next().is_ok() {}
-        }
-        let mut commands = Vec::new();
-        for (path, name) in self.files() {
-            let (verb, id) = name.split_once('.').unwrap_or((&name, ""));
-            let ask = if verb == "stop" { Ask::Stop } else { Ask::Unknown(verb.to_owned()) };
-            let well = id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b)) && id.len() <= 64;
-            commands.push(Command { ask, id: if well { id.to_owned() } else { String::new() } });
-            let _ = std::fs::remove_file(path);
-        }
-        commands
+        self.written().into_iter().filter_map(|name| self.take_one(&name)).collect()
     }
 
-    /// The files of the folder, oldest first.
-    fn files(&self) -> Vec<(PathBuf, String)> {
+    /// The names of what was written whole: those that the kernel tells of, and at first whatever is there. (A file
+    /// that is only just being written is there too, without its contents.)
+    fn written(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        let Some(watch) = self.watch.get() else { return self.files() };
+        let mut buffer = [MaybeUninit::<u8>::uninit(); 2048];
+        let mut reader = inotify::Reader::new(watch, &mut buffer);
+        let mut lost = !self.listed.replace(true);
+        while let Ok(event) = reader.next() {
+            lost |= event.events().contains(inotify::ReadFlags::QUEUE_OVERFLOW);
+            names.extend(event.file_name().and_then(|n| n.to_str().ok()).map(str::to_owned));
+        }
+        if lost {
+            names.extend(self.files());
+        }
+        names
+    }
+
+    /// The command in a file; none where it is not one, or was taken already.
+    fn take_one(&self, name: &str) -> Option<Command> {
+        if name.starts_with('.') || name == "last-result" {
+            return None;
+        }
+        let path = self.dir.join(name);
+        let meta = std::fs::symlink_metadata(&path).ok().filter(std::fs::Metadata::is_file)?;
+        let (verb, id) = name.split_once('.').unwrap_or((name, ""));
+        let ask = match std::fs::read(&path) {
+            _ if meta.len() > COMMAND_MAX => Ask::Wrong(format!("{name:?} is too long for a command")),
+            Ok(contents) => Ask::read(verb, &contents),
+            Err(why) => Ask::Wrong(format!("{name:?} can't be read: {why}")),
+        };
+        let _ = std::fs::remove_file(path);
+        let well = id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b)) && id.len() <= 64;
+        Some(Command { ask, id: if well { id.to_owned() } else { String::new() } })
+    }
+
+    /// The names of the folder's files, oldest first.
+    fn files(&self) -> Vec<String> {
         let Ok(entries) = std::fs::read_dir(&self.dir) else { return Vec::new() };
         let mut files: Vec<_> = entries
             .flatten()
             .filter_map(|e| {
-                let meta = e.metadata().ok().filter(|m| m.is_file() && m.len() <= COMMAND_MAX)?;
-                let name = e.file_name().into_string().ok()?;
-                (!name.starts_with('.') && name != "last-result")
-                    .then(|| (meta.modified().ok(), e.path(), name))
+                let meta = e.metadata().ok().filter(std::fs::Metadata::is_file)?;
+                Some((meta.modified().ok(), e.file_name().into_string().ok()?))
             })
             .collect();
         files.sort();
-        files.into_iter().map(|(_, path, name)| (path, name)).collect()
+        files.into_iter().map(|(_, name)| name).collect()
     }
 
     /// Answers one.
@@ -129,29 +188,37 @@ impl Control {
     }
 }
 
-/// Puts a command into the folder of a running app and waits for its answer, or for `gone` to say that nobody
-/// will give one.
+/// Puts a command into the folder of a running app and waits for its end, or for `gone` to say that nobody will
+/// tell one. A first answer must come within `timeout`; `each` sees the steps on the way.
 pub(crate) fn ask(
     dirs: &Dirs,
     app: &RunName,
-    verb: &str,
+    (verb, contents): (&str, &str),
     timeout: Duration,
     gone: &dyn Fn() -> bool,
+    each: &mut dyn FnMut(&str),
 ) -> Result<Option<ControlResult>, RunError> {
     let dir = app_dir(dirs, app.as_str()).join("control");
     let id = format!("{}-{}", std::process::id(), crate::state::now_ms());
     let result = dir.join("results").join(format!("{id}.json"));
-    write_whole(&dir.join(format!("{verb}.{id}")), b"", false)?;
+    write_whole(&dir.join(format!("{verb}.{id}")), contents.as_bytes(), false)?;
     let until = Instant::now() + timeout;
+    let (mut heard, mut told) = (false, 0);
     loop {
+        let last = gone();
         if let Some(answer) = read_result(&result)? {
-            let _ = std::fs::remove_file(&result);
-            return Ok(Some(answer));
+            heard = true;
+            answer.steps.iter().skip(told).for_each(|step| each(step));
+            told = answer.steps.len().max(told);
+            if answer.done {
+                let _ = std::fs::remove_file(&result);
+                return Ok(Some(answer));
+            }
         }
-        if gone() {
-            return read_result(&result);
+        if last {
+            return Ok(None);
         }
-        if Instant::now() >= until {
+        if !heard && Instant::now() >= until {
             return Err(RunError::plain(format!(
                 "{app} did not answer within {}",
                 ply_manifest::Span(timeout)
@@ -184,13 +251,11 @@ mod tests {
         std::thread::sleep(Duration::from_millis(20));
         write_whole(&dir.join("stop.a-1"), b"", false).unwrap();
         let taken = control.take();
-        let expected = [
-            Command { ask: Ask::Unknown("scale".into()), id: String::new() },
-            Command { ask: Ask::Stop, id: "a-1".into() },
-        ];
+        let expected =
+            [Command { ask: Ask::Scale(3), id: String::new() }, Command { ask: Ask::Stop, id: "a-1".into() }];
         assert_eq!(taken, expected);
         assert!(control.take().is_empty());
-        let result = ControlResult { ok: true, message: "stopped".into() };
+        let result = ControlResult::now(true, "stopped");
         control.answer(&taken[1], &result);
         assert_eq!(read_result(&dir.join("results/a-1.json")).unwrap(), Some(result.clone()));
         assert_eq!(read_result(&dir.join("last-result")).unwrap(), Some(result));
@@ -202,21 +267,52 @@ mod tests {
         let dirs = dirs(root.path());
         let app: RunName = "web".parse().unwrap();
         let control = Control::open(&dirs, &app).unwrap();
+        let stop = ("stop", "");
         let answer = std::thread::scope(|scope| {
-            scope.spawn(|| {
+            scope.spawn(move || {
                 loop {
                     if let Some(command) = control.take().first() {
-                        control.answer(command, &ControlResult { ok: true, message: "done".into() });
+                        control.answer(command, &ControlResult::now(true, "done"));
                         return;
                     }
                     std::thread::sleep(Duration::from_millis(5));
                 }
             });
-            ask(&dirs, &app, "stop", Duration::from_secs(5), &|| false).unwrap()
+            ask(&dirs, &app, stop, Duration::from_secs(5), &|| false, &mut |_| ()).unwrap()
         });
         assert_eq!(answer.unwrap().message, "done");
-        assert_eq!(ask(&dirs, &app, "stop", Duration::from_secs(5), &|| true).unwrap(), None);
-        let error = ask(&dirs, &app, "stop", Duration::from_millis(30), &|| false).unwrap_err();
+        assert_eq!(ask(&dirs, &app, stop, Duration::from_secs(5), &|| true, &mut |_| ()).unwrap(), None);
+        let error = ask(&dirs, &app, stop, Duration::from_millis(30), &|| false, &mut |_| ()).unwrap_err();
         assert_eq!(error.to_string(), "web did not answer within 30ms");
+    }
+
+    #[test]
+    fn rubbish_is_answered_in_one_sentence() {
+        let root = tempfile::tempdir().unwrap();
+        let dirs = dirs(root.path());
+        let control = Control::open(&dirs, &"web".parse().unwrap()).unwrap();
+        let dir = app_dir(&dirs, "web").join("control");
+        let _watch = control.watch().unwrap();
+        let long = "3".repeat(5000);
+        for (name, contents, why) in [
+            ("scale", "three", "scale takes a number of instances, as in 3"),
+            ("scale.x", "", "scale takes a number of instances, as in 3"),
+            ("scale", "auto\n", "this version of ply can't do it yet: scale auto"),
+            ("scale", long.as_str(), "\"scale\" is too long for a command"),
+            ("dance.7", "", "this version of ply doesn't act on \"dance\""),
+        ] {
+            std::fs::write(dir.join(name), contents).unwrap();
+            let taken = control.take();
+            assert_eq!(taken.len(), 1, "{name}");
+            assert_eq!(taken[0].ask, Ask::Wrong(why.to_owned()));
+        }
+        std::fs::write(dir.join(".hidden"), "").unwrap();
+        std::os::unix::fs::symlink("/etc/hostname", dir.join("scale")).unwrap();
+        assert!(control.take().is_empty());
+        // Seen as soon as it is whole, not when it is only there.
+        let open = std::fs::File::create(dir.join("restart.1")).unwrap();
+        assert!(control.take().is_empty());
+        drop(open);
+        assert_eq!(control.take(), [Command { ask: Ask::Restart, id: "1".into() }]);
     }
 }

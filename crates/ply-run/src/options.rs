@@ -2,7 +2,8 @@
 
 use crate::RunError;
 use ply_manifest::{
-    Bytes, Capabilities, Cores, NounError, Publish, RunName, Signal, SourceSpec, Span, Target, UserSpec,
+    Bytes, Capabilities, Cores, NounError, Publish, RestartPolicy, RunName, Signal, SourceSpec, Span, Target,
+    UserSpec,
 };
 use std::fmt;
 use std::net::IpAddr;
@@ -105,21 +106,11 @@ impl RunOptions {
         later("--domain", !self.domains.is_empty())?;
         later("--after", !self.after.is_empty())?;
         later("--after-timeout", self.after_timeout.is_some())?;
-        later("--drain", self.drain.is_some())?;
         later("--egress", self.egress.as_deref().is_some_and(|e| e != "off"))?;
         later("--egress-allow", !self.egress_allow.is_empty())?;
-        match self.restart.as_deref() {
-            None | Some("never") => {}
-            Some(policy @ ("on-failure" | "always")) => later(&format!("--restart {policy}"), true)?,
-            Some(other) => {
-                return Err(RunError::usage(
-                    format!("{other:?} is not a restart policy"),
-                    "write never, on-failure or always",
-                ));
-            }
-        }
+        self.restart_policy()?;
         for set in &self.set {
-            let later_key = ["health", "restart", "scale", "network"]
+            let later_key = ["scale", "network"]
                 .iter()
                 .any(|k| set.key == *k || set.key.strip_prefix(k).is_some_and(|rest| rest.starts_with('.')));
             later(&format!("--set {}", set.key), later_key && set.key != "scale.min")?;
@@ -151,6 +142,22 @@ impl RunOptions {
             ));
         }
         Ok(())
+    }
+
+    /// `--restart`, if given.
+    pub(crate) fn restart_policy(&self) -> Result<Option<RestartPolicy>, RunError> {
+        Ok(Some(match self.restart.as_deref() {
+            None => return Ok(None),
+            Some("never") => RestartPolicy::Never,
+            Some("on-failure") => RestartPolicy::OnFailure,
+            Some("always") => RestartPolicy::Always,
+            Some(other) => {
+                return Err(RunError::usage(
+                    format!("{other:?} is not a restart policy"),
+                    "write never, on-failure or always",
+                ));
+            }
+        }))
     }
 }
 
@@ -449,15 +456,12 @@ mod tests {
         assert_eq!(refused(RunOptions { domains: vec!["x.test".into()], ..Default::default() }), "--domain");
         assert_eq!(refused(RunOptions { after: vec!["db".into()], ..Default::default() }), "--after");
         assert_eq!(refused(RunOptions { egress: Some("audit".into()), ..Default::default() }), "--egress");
-        let restart = RunOptions { restart: Some("always".into()), ..Default::default() };
-        assert_eq!(refused(restart), "--restart always");
-        for (set, name) in [("health.grace=60s", "--set health.grace"), ("scale.max=4", "--set scale.max")] {
-            assert_eq!(refused(RunOptions { set: vec![set.parse().unwrap()], ..Default::default() }), name);
-        }
+        let scale = RunOptions { set: vec!["scale.max=4".parse().unwrap()], ..Default::default() };
+        assert_eq!(refused(scale), "--set scale.max");
         let udp = RunOptions { publish: vec!["53:53/udp".parse().unwrap()], ..Default::default() };
         assert_eq!(refused(udp), "--publish 53:53/udp (udp)");
         let fine = RunOptions {
-            restart: Some("never".into()),
+            restart: Some("on-failure".into()),
             egress: Some("off".into()),
             set: vec!["scale.min=2".parse().unwrap(), "workdir=/".parse().unwrap()],
             ..Default::default()

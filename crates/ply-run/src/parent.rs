@@ -1,33 +1,35 @@
 //! The run parent: an ordinary process that starts the slots and watches them until each has ended. One thread,
-//! one event loop; events are an instance's end, a signal, a timer, a control file, a connection, bytes.
+//! one event loop; events are an instance's end, a signal, a timer, an answer of its port, a control file, a
+//! connection, bytes. What follows from them is decided by the supervisor; here it is done.
 
-use crate::control::{Ask, Control, ControlResult};
+mod deeds;
+
+use crate::control::Control;
 use crate::detach::Reporter;
 use crate::pool::Pool;
 use crate::pump;
-use crate::relay::Backends;
+use crate::run::Volumes;
 use crate::signals::Signals;
-use crate::state::{InstanceState, Status, now_ms, this_process};
-use crate::streams::{Ends, Streams};
+use crate::streams::Streams;
+use crate::supervisor::{self, Life, SETTLE};
 use crate::{Plan, RunError};
+use deeds::Deeds;
 use ply_image::Dirs;
 use ply_manifest::Digest;
-use ply_sandbox::{Host, Ids, Instance, LaunchContext};
+use ply_sandbox::{Host, Ids};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::spawn_local;
 
 /// How long after its start a run listens to commands: the shortest ones never do.
 const WATCH_AFTER: Duration = Duration::from_millis(50);
 /// How long after its start a run is taken as one that goes on.
 const REST_AFTER: Duration = Duration::from_secs(1);
-/// How long `-d` waits for the app's port.
+/// How long `-d` waits for an app that is started again and again.
 const READY_WAIT: Duration = Duration::from_secs(30);
-/// How long after its start an app that dies at once is still this command's matter, under `-d`.
-const SETTLE: Duration = Duration::from_millis(100);
 
 /// Everything that is ready before the first launch. What is in here is held until the run has ended.
 pub(crate) struct Ready {
@@ -38,20 +40,22 @@ pub(crate) struct Ready {
     pub(crate) cgroup_parent: PathBuf,
     pub(crate) digests: Vec<Digest>,
     /// The host folders of each slot's volumes.
-    pub(crate) volumes: Vec<Vec<PathBuf>>,
+    pub(crate) volumes: Volumes,
     /// Listeners, with the place of their port in the plan.
     pub(crate) listeners: Vec<(usize, OwnedFd)>,
-    pub(crate) control: Control,
-    pub(crate) say: Box<dyn Fn(&str)>,
-    /// The port that tells that it is ready, for `-d`.
-    pub(crate) ready_port: Option<u16>,
+    pub(crate) control: Rc<Control>,
+    pub(crate) say: Rc<dyn Fn(&str)>,
     /// Locks and leases.
     pub(crate) held: Box<dyn std::any::Any>,
 }
 
 pub(crate) enum Event {
-    /// The instance of a slot.
-    Ended(u32),
+    /// An instance.
+    Ended(Life),
+    /// Whether its port took a connection.
+    Answer(Life, bool),
+    /// The last connection of one that leaves has ended.
+    Idle(Life),
     /// A signal or a control file may be there.
     Look,
     /// Ctrl-], three times.
@@ -94,39 +98,24 @@ fn allow_descriptors() {
 async fn watch(mut ready: Ready, signals: Signals, reporter: Option<Reporter>) -> Result<u8, RunError> {
     let failed = |why: std::io::Error| RunError::plain(format!("the run parent can't work: {why}"));
     let (send, mut events) = unbounded_channel();
-    let say = std::mem::replace(&mut ready.say, Box::new(|_| ()));
-    let pool = Rc::new(Pool::new(ready.dirs.clone(), say));
-    let signals = Rc::new(signals);
+    let gate_port = ready.plan.health.map(|h| h.port);
+    let pool = Rc::new(Pool::new(ready.dirs.clone(), gate_port, send.clone(), Rc::clone(&ready.say)));
     let tell = send.clone();
     when_readable(signals.descriptor().map_err(failed)?, move || tell.send(Event::Look).is_ok())
         .map_err(failed)?;
-    let mut streams = Streams::new(&ready.plan, reporter.is_some()).map_err(failed)?;
-    let began = SystemTime::now();
-    for slot in 1..=ready.plan.scale {
-        match start(&ready, slot, &pool, &mut streams, &send) {
-            Ok(()) => {}
-            Err(error) => {
-                // Whatever has started goes with it: a run is all of its slots or none.
-                pool.clear();
-                return Err(error);
-            }
-        }
-    }
-    for (n, listener) in std::mem::take(&mut ready.listeners) {
-        let port = ready.plan.publish[n].instance_port;
+    let streams = Streams::new(&ready.plan, reporter.is_some()).map_err(failed)?;
+    let listeners = std::mem::take(&mut ready.listeners);
+    let started = SystemTime::now();
+    let scale = ready.plan.scale;
+    let mut deeds = Deeds::new(ready, Rc::clone(&pool), streams, send.clone());
+    // A run is all of its slots or none: what doesn't start takes along whatever has.
+    deeds.tell(supervisor::Event::Begin(scale)).inspect_err(|_| pool.clear())?;
+    for (n, listener) in listeners {
+        let port = deeds.ready.plan.publish[n].instance_port;
         spawn_local(crate::relay::serve(listener, port, Rc::clone(&pool)));
     }
     let background = reporter.is_some();
-    if let Some(reporter) = reporter {
-        report(reporter, &ready, &pool, &mut events, &streams, began).await;
-        let _ = send.send(Event::Look);
-    }
-    let stop_timeout = ready.plan.stop_timeout;
-    let stop_signal = ready.plan.stop_signal.number();
-    let Ready { plan, host, control, held, .. } = ready;
-    drop((plan, host));
-    let control = Rc::new(control);
-    let (watched, tell) = (Rc::clone(&control), send.clone());
+    let (watched, tell) = (Rc::clone(&deeds.control), send.clone());
     spawn_local(async move {
         tokio::time::sleep(WATCH_AFTER).await;
         let again = tell.clone();
@@ -138,94 +127,63 @@ async fn watch(mut ready: Ready, signals: Signals, reporter: Option<Reporter>) -
     });
     spawn_local(async {
         tokio::time::sleep(REST_AFTER).await;
-        rest();
+        crate::rest::rest();
     });
 
-    let mut stop = Stop { asked: false, since: None, killed: false, interrupts: 0 };
-    while pool.running() > 0 {
-        let deadline = stop.since.filter(|_| !stop.killed).map(|since| since + stop_timeout);
+    let mut interrupts = 0;
+    let mut waits = reporter.map(|reporter| (reporter, Instant::now() + READY_WAIT + SETTLE));
+    loop {
+        if let Some((_, until)) = &waits
+            && (deeds.sup.settled().is_some() || deeds.sup.is_stopping() || Instant::now() >= *until)
+            && let Some((reporter, _)) = waits.take()
+        {
+            report(reporter, &deeds, started).await;
+        }
+        if deeds.sup.is_over() {
+            break;
+        }
+        let patience = waits.as_ref().map(|(_, until)| *until);
+        let wake = [deeds.wake(), patience].into_iter().flatten().min();
         let event = tokio::select! {
             event = events.recv() => event,
-            () = until(deadline) => {
-                stop.killed = true;
-                pool.signal_all(libc::SIGKILL);
-                continue;
-            }
+            () = until(wake) => None,
         };
         match event {
-            Some(Event::Ended(slot)) => {
-                pool.ended(slot, stop.asked);
-            }
-            Some(Event::StopKeys) => stop.ask(&pool, stop_signal),
-            None => {}
+            None => deeds.tell(supervisor::Event::Tick)?,
+            Some(Event::Ended(life)) => deeds.ended(life)?,
+            Some(Event::Answer(life, yes)) => deeds.tell(supervisor::Event::Answer { life, yes })?,
+            Some(Event::Idle(life)) => deeds.tell(supervisor::Event::Drained(life))?,
+            Some(Event::StopKeys) => deeds.tell(supervisor::Event::Stop)?,
             Some(Event::Look) => {
                 while let Some(signal) = signals.next() {
                     match signal {
                         libc::SIGINT | libc::SIGTERM | libc::SIGHUP => {
-                            stop.interrupts += u32::from(signal == libc::SIGINT);
-                            if stop.interrupts >= 2 && stop.asked {
-                                stop.killed = true;
-                                pool.signal_all(libc::SIGKILL);
-                            } else {
-                                stop.ask(&pool, stop_signal);
-                            }
+                            interrupts += u32::from(signal == libc::SIGINT);
+                            let kill = interrupts >= 2 && deeds.sup.is_stopping();
+                            let what = if kill { supervisor::Event::Kill } else { supervisor::Event::Stop };
+                            deeds.tell(what)?;
                         }
-                        libc::SIGQUIT => {
-                            stop.ask(&pool, stop_signal);
-                            stop.killed = true;
-                            pool.signal_all(libc::SIGKILL);
-                        }
-                        libc::SIGWINCH => streams.resize(),
-                        forwarded if pool.slots.borrow().len() == 1 => pool.signal_all(forwarded),
-                        _ => {}
+                        libc::SIGQUIT => deeds.tell(supervisor::Event::Kill)?,
+                        libc::SIGWINCH => deeds.streams.resize(),
+                        forwarded => pool.forward(forwarded),
                     }
                 }
-                for command in control.take() {
-                    let result = match &command.ask {
-                        Ask::Stop => {
-                            stop.ask(&pool, stop_signal);
-                            ControlResult { ok: true, message: "stopping".to_owned() }
-                        }
-                        Ask::Unknown(verb) => ControlResult {
-                            ok: false,
-                            message: format!("this version of ply doesn't act on {verb:?}"),
-                        },
-                    };
-                    control.answer(&command, &result);
-                }
+                deeds.commands()?;
             }
         }
     }
-    let patience = match (background, stop.interrupts >= 2, stop.asked) {
+    let stopped = deeds.sup.is_stopping();
+    let patience = match (background, interrupts >= 2, stopped) {
         (true, _, _) | (_, true, _) => Some(Duration::from_millis(100)),
         (_, _, true) => Some(Duration::from_secs(2)),
         _ => None,
     };
+    let Deeds { streams, ready, .. } = deeds;
     streams.finish(&signals, patience).await;
-    let code = exit_code(&pool.codes(), stop.asked, stop_signal);
+    let code = exit_code(&pool.codes(), stopped, ready.plan.stop_signal.number());
     pool.clear();
-    drop(held);
+    drop(ready.held);
     Ok(code)
-}
-
-/// A stop that was asked for.
-struct Stop {
-    asked: bool,
-    since: Option<Instant>,
-    killed: bool,
-    interrupts: u32,
-}
-
-impl Stop {
-    /// Asks every instance, once.
-    fn ask(&mut self, pool: &Pool, signal: i32) {
-        if !self.asked {
-            self.asked = true;
-            self.since = Some(Instant::now());
-            pool.stopping();
-            pool.signal_all(signal);
-        }
-    }
 }
 
 async fn until(deadline: Option<Instant>) {
@@ -242,7 +200,7 @@ fn exit_code(codes: &[i32], asked: bool, stop_signal: i32) -> u8 {
 }
 
 /// Calls `each` whenever the descriptor has something to read, until it says no.
-fn when_readable(fd: OwnedFd, mut each: impl FnMut() -> bool + 'static) -> std::io::Result<()> {
+pub(crate) fn when_readable(fd: OwnedFd, mut each: impl FnMut() -> bool + 'static) -> std::io::Result<()> {
     let fd = pump::watched(fd)?;
     spawn_local(async move {
         // Edge by edge: whoever hears of it reads until nothing is left.
@@ -256,180 +214,38 @@ fn when_readable(fd: OwnedFd, mut each: impl FnMut() -> bool + 'static) -> std::
     Ok(())
 }
 
-/// Starts one slot.
-fn start(
-    ready: &Ready,
-    slot: u32,
-    pool: &Rc<Pool>,
-    streams: &mut Streams,
-    send: &UnboundedSender<Event>,
-) -> Result<(), RunError> {
-    let plan = &ready.plan;
-    let me = this_process();
-    let state = InstanceState {
-        app: plan.name.clone(),
-        slot,
-        image: plan.image.clone(),
-        digest: plan.digest,
-        layers: ready.digests.clone(),
-        parent: me,
-        status: Status::Starting,
-        since_ms: now_ms(),
-        exit_code: None,
-        ended_by: None,
-        limits: Some(plan.limits),
-        restarts: 0,
-        health: None,
-        address: None,
-        publish: plan
-            .publish
-            .iter()
-            .map(|p| format!("{}:{}:{}", p.address, p.port, p.instance_port))
-            .collect(),
-        volumes: ready.volumes[slot as usize - 1].clone(),
-        target: None,
-    };
-    // Written before anything is made, so that whatever a kill leaves has a name.
-    crate::state::save(&ready.dirs, &state)?;
-    let launched = launch(ready, slot, streams, me);
-    let (mut instance, ends) =
-        launched.inspect_err(|_| crate::state::forget(&ready.dirs, plan.name.as_str(), slot))?;
-    let failed =
-        |why: std::io::Error| RunError::plain(format!("{}.{slot} can't be watched: {why}", plan.name));
-    let pidfd = rustix::io::fcntl_dupfd_cloexec(instance.pidfd(), 3).map_err(|e| failed(e.into()))?;
-    let tell = send.clone();
-    // Once: the pidfd of a process that was waited for stays readable for ever.
-    let ended = move || {
-        let _ = tell.send(Event::Ended(slot));
-        false
-    };
-    when_readable(pidfd, ended).map_err(failed)?;
-    let ring = streams.ring(&ready.dirs, plan.name.as_str(), slot, pool);
-    let terminal = instance.take_terminal();
-    pool.add(instance, state);
-    streams.connect(plan, slot, ring, ends, terminal, send).map_err(failed)
-}
-
-fn launch(
-    ready: &Ready,
-    slot: u32,
-    streams: &Streams,
-    me: ply_sandbox::ProcessId,
-) -> Result<(Instance, Ends), RunError> {
-    let plan = &ready.plan;
-    let placement = crate::plan::Placement {
-        slot,
-        id: format!("{}.{slot}-{}-{}", plan.name, me.pid, me.start_time),
-        ids: ready.ids.clone(),
-        volumes: ready.volumes[slot as usize - 1].clone(),
-    };
-    let context = LaunchContext {
-        run_dir: &ready.dirs.run,
-        data_dir: &ready.dirs.data,
-        host: &ready.host,
-        cgroup_parent: &ready.cgroup_parent,
-    };
-    let (stdio, ends) =
-        streams.stdio(plan).map_err(|why| RunError::plain(format!("no pipe can be made: {why}")))?;
-    let instance = ply_sandbox::launch(&plan.spec(&placement), &context, stdio);
-    Ok((instance.map_err(RunError::from_launch)?, ends))
-}
-
-/// `-d`: waits until the app is ready, then lets the command go.
-async fn report(
-    reporter: Reporter,
-    ready: &Ready,
-    pool: &Pool,
-    events: &mut UnboundedReceiver<Event>,
-    streams: &Streams,
-    started: SystemTime,
-) {
-    let name = &ready.plan.name;
-    let began = Instant::now();
-    let mut pause = Duration::from_millis(20);
-    let mut listens = ready.ready_port.is_none();
-    let mut notes = Vec::new();
-    loop {
-        while let Ok(event) = events.try_recv() {
-            match event {
-                Event::Ended(slot) => {
-                    pool.ended(slot, false);
-                }
-                // Looked at when the wait is over.
-                Event::Look | Event::StopKeys => {}
-            }
-        }
-        if pool.running() == 0 {
-            let codes = pool.codes();
-            let code = exit_code(&codes, false, 0);
-            streams.settle(SETTLE).await;
-            // Of the slot that gives the code; what an earlier run of this name wrote is none of its lines.
-            let slot = codes.iter().position(|c| *c != 0).map_or(1, |n| n as u32 + 1);
-            let lines = crate::logs::last_lines(&ready.dirs, name.as_str(), slot, started, 5);
-            let message = format!("{name} ended at once, with exit code {code}{lines}");
-            if code == 0 {
-                reporter.running(vec![message]);
-                return;
-            }
-            let error =
-                RunError::Background { code, message, hint: Some(format!("see all of it: ply logs {name}")) };
-            reporter.failed(&error);
+/// `-d`: the app is ready, or won't be soon: lets the command go.
+async fn report(reporter: Reporter, deeds: &Deeds, started: SystemTime) {
+    let name = &deeds.ready.plan.name;
+    if deeds.sup.is_over() {
+        let codes = deeds.pool.codes();
+        let code = exit_code(&codes, false, 0);
+        deeds.streams.settle(SETTLE).await;
+        // Of the slot that gives the code; what an earlier run of this name wrote is none of its lines.
+        let slot = codes.iter().position(|c| *c != 0).map_or(1, |n| n as u32 + 1);
+        let lines = crate::logs::last_lines(&deeds.ready.dirs, name.as_str(), slot, started, 5);
+        let message = format!("{name} ended at once, with exit code {code}{lines}");
+        if code == 0 {
+            reporter.running(vec![message]);
             return;
         }
-        if let Some(port) = ready.ready_port.filter(|_| !listens) {
-            let slot = pool.next().unwrap_or(1);
-            listens = match pool.socket(slot, false) {
-                Ok(socket) => crate::relay::answers(socket, port).await,
-                Err(_) => false,
-            };
-            if !listens && began.elapsed() > READY_WAIT {
-                notes.push(format!("nothing listens on port {port} in {name} yet"));
-                listens = true;
-            }
-        }
-        if listens && began.elapsed() >= SETTLE {
-            break;
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_secs(1));
+        let error =
+            RunError::Background { code, message, hint: Some(format!("see all of it: ply logs {name}")) };
+        reporter.failed(&error);
+        return;
     }
     let mut lines = vec![format!("{name} runs in the background")];
-    lines.extend(notes);
+    match (deeds.sup.settled(), deeds.ready.plan.health) {
+        (Some(silent), Some(health)) => {
+            for slot in silent {
+                lines.push(format!("nothing listens on port {} in {name}.{slot} yet", health.port));
+            }
+        }
+        (None, _) if !deeds.sup.is_stopping() => lines.push(format!("{name} is not healthy yet")),
+        _ => {}
+    }
     lines.push(format!("see it with ply ps and ply logs -f {name}, stop it with ply stop {name}"));
     reporter.running(lines);
-}
-
-/// It has started and goes on: what was needed for that goes back to the system. The heap's free pages, and the
-/// pages of the program itself that only the start touched (they are in the page cache, should they be needed).
-fn rest() {
-    // SAFETY: a plain call that gives free heap pages back.
-    unsafe { libc::malloc_trim(0) };
-    for (start, length) in clean_program_pages().unwrap_or_default() {
-        // SAFETY: a read-only mapping of a file none of whose pages was ever written: dropped pages come back from
-        // the file as they were.
-        unsafe { libc::madvise(start as *mut libc::c_void, length, libc::MADV_DONTNEED) };
-    }
-}
-
-/// The read-only file mappings of this process without a written page (relocated data has some), as address and
-/// length.
-fn clean_program_pages() -> Option<Vec<(usize, usize)>> {
-    let smaps = std::fs::read_to_string("/proc/self/smaps").ok()?;
-    let mut found = Vec::new();
-    let mut at: Option<(usize, usize)> = None;
-    for line in smaps.lines() {
-        let mut fields = line.split_ascii_whitespace();
-        let first = fields.next()?;
-        if let Some((start, end)) = first.split_once('-') {
-            let (start, end) = (usize::from_str_radix(start, 16).ok()?, usize::from_str_radix(end, 16).ok()?);
-            let read_only = fields.next().is_some_and(|rights| rights == "r-xp" || rights == "r--p");
-            let is_file = fields.nth(3).is_some_and(|path| path.starts_with('/'));
-            at = (read_only && is_file).then(|| (start, end - start));
-        } else if first == "Anonymous:" && fields.next() == Some("0") {
-            found.extend(at.take());
-        }
-    }
-    Some(found)
 }
 
 #[cfg(test)]

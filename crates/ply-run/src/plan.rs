@@ -9,8 +9,8 @@ use crate::user::{User, plan_user};
 use crate::volumes::{PlannedVolume, plan_volumes};
 use crate::{RunError, program};
 use ply_manifest::{
-    DevOverlay, Digest, ImageName, LayerSection, Limit, Manifest, Publish, PublishAddress, RestartPolicy,
-    RunName, Signal,
+    DevOverlay, Digest, ImageName, LayerSection, Limit, Manifest, Publish, PublishAddress, Restart, RunName,
+    Signal,
 };
 use ply_sandbox::Host;
 use serde::{Deserialize, Serialize};
@@ -27,6 +27,10 @@ const LEAST_PIDS: u32 = 2;
 pub const DEFAULT_PIDS: u32 = 4096;
 /// How long a stop waits before it kills.
 pub const DEFAULT_STOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long one that leaves may finish its connections.
+pub const DEFAULT_DRAIN: Duration = Duration::from_secs(10);
+/// The time that a published port has to answer where `[run.health]` says nothing.
+const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 
 /// One layer of a run, as the plan needs it; the app's own image is the first.
 #[derive(Debug, Clone)]
@@ -98,6 +102,17 @@ fn by_text<S: serde::Serializer>(value: &impl std::fmt::Display, s: S) -> Result
     s.collect_str(value)
 }
 
+/// How an instance shows that it is healthy: its port takes a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct PlannedHealth {
+    /// The port inside.
+    pub port: u16,
+    /// The time that it has from its start, in milliseconds.
+    pub grace_ms: u64,
+    /// Whether it is asked for as long as it runs (`[run.health]`), or only at its start (a published port).
+    pub always: bool,
+}
+
 /// How ids inside map to ids outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -146,6 +161,14 @@ pub struct Plan {
     pub stop_signal: Signal,
     /// How long a stop waits before it kills.
     pub stop_timeout: Duration,
+    /// How long one that leaves while others serve may finish its connections.
+    pub drain: Duration,
+    /// When an instance that has ended is started again.
+    pub restart: Restart,
+    /// The port that tells whether an instance is healthy, and how it is asked.
+    pub health: Option<PlannedHealth>,
+    /// The least number of slots.
+    pub least: u32,
     /// Names of the capabilities that are kept.
     pub capabilities: Vec<String>,
     /// The same as the kernel's bit set.
@@ -233,7 +256,7 @@ pub fn plan(input: &PlanInput<'_>) -> Result<Plan, RunError> {
         None => "/".to_owned(),
     };
 
-    let scale = scale(input, &mut notices)?;
+    let (least, scale) = scale(input, &mut notices)?;
     let publish = publish(input)?;
     let volumes = plan_volumes(&run.volumes, &options.volumes)?;
     let (links, requested_links) = plan_links(input, &prefix, &user.user, &mut notices)?;
@@ -292,6 +315,10 @@ pub fn plan(input: &PlanInput<'_>) -> Result<Plan, RunError> {
         workdir,
         stop_signal: options.stop_signal.or(run.stop_signal).unwrap_or(Signal::TERM),
         stop_timeout: options.stop_timeout.map_or(DEFAULT_STOP_TIMEOUT, |s| s.0),
+        drain: options.drain.map_or(DEFAULT_DRAIN, |s| s.0),
+        restart: Restart { policy: options.restart_policy()?.unwrap_or(run.restart.policy), ..run.restart },
+        health: health(manifest, &publish),
+        least,
         capabilities: capabilities.list().iter().map(ToString::to_string).collect(),
         capability_bits: capabilities.bits(),
         init: !options.no_init && !is_init,
@@ -389,7 +416,8 @@ fn check_ids(user: &User, host: &Host) -> Result<(), RunError> {
     ))
 }
 
-fn scale(input: &PlanInput<'_>, notices: &mut Vec<String>) -> Result<u32, RunError> {
+/// The least number of slots, and how many it starts with.
+fn scale(input: &PlanInput<'_>, notices: &mut Vec<String>) -> Result<(u32, u32), RunError> {
     let mut least = input.manifest.run.scale.as_ref().map_or(1, |s| s.min.max(1));
     for set in input.options.set.iter().filter(|s| s.key == "scale.min") {
         least = set.value.parse().ok().filter(|n| (1..=MAX_SCALE).contains(n)).ok_or_else(|| {
@@ -415,7 +443,20 @@ fn scale(input: &PlanInput<'_>, notices: &mut Vec<String>) -> Result<u32, RunErr
     if scale > 1 && input.options.network == Some(NetworkFlag::Host) && !input.manifest.run.ports.is_empty() {
         notices.push("all instances share the host's ports: only one of them can open each".to_owned());
     }
-    Ok(scale)
+    Ok((least, scale))
+}
+
+/// What tells that an instance is healthy: `[run.health]`, else its first published port.
+fn health(manifest: &Manifest, publish: &[PlannedPublish]) -> Option<PlannedHealth> {
+    let ms = |d: Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
+    match &manifest.run.health {
+        Some(health) => Some(PlannedHealth { port: health.port, grace_ms: ms(health.grace.0), always: true }),
+        None => publish.first().map(|p| PlannedHealth {
+            port: p.instance_port,
+            grace_ms: ms(DEFAULT_GRACE),
+            always: false,
+        }),
+    }
 }
 
 fn publish(input: &PlanInput<'_>) -> Result<Vec<PlannedPublish>, RunError> {
@@ -542,12 +583,6 @@ pub(crate) fn host_notices(host: &Host, limits: &PlannedLimits) -> Vec<String> {
 fn not_acted_on(manifest: &Manifest) -> Option<String> {
     let run = &manifest.run;
     let mut what = Vec::new();
-    if run.health.is_some() {
-        what.push("[run.health]");
-    }
-    if run.restart.policy != RestartPolicy::Never {
-        what.push("[run.restart]");
-    }
     if run.scale.as_ref().is_some_and(|s| s.max > s.min.max(1) || s.min == 0) {
         what.push("[run.scale] beyond min");
     }

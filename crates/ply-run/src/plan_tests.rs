@@ -165,6 +165,8 @@ ids          a range of 65536 that is nobody outside
 capabilities none
 pid 1        an init of ply's
 stop         SIGTERM, killed after 10s
+restart      always after 1s, up to 1m
+health       port 3000 takes a connection within 30s, then every 5s
 memory       512M
 cpu          1.5
 processes    4096
@@ -193,7 +195,6 @@ environment
         plan.notices,
         [
             "the image asks for host paths that it doesn't get: /srv/assets:/assets:ro (--grant-links gives them)",
-            "not acted on by this version of ply: [run.health], [run.restart]",
         ]
     );
     let json = plan.to_json();

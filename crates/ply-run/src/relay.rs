@@ -99,12 +99,16 @@ fn refused(dirs: &Dirs, one: &PlannedPublish, ip: IpAddr, why: &io::Error) -> Ru
 
 /// Gives sockets inside a running instance, the next one in turn.
 pub(crate) trait Backends {
+    /// Held as long as a connection lasts.
+    type Hold;
     /// The slot whose turn it is; none where nothing runs.
-    fn next(&self) -> Option<u32>;
+    fn next(&self) -> Option<(u32, Self::Hold)>;
     /// A new socket in the network namespace of a slot.
     fn socket(&self, slot: u32, ipv6: bool) -> io::Result<OwnedFd>;
-    /// How many run.
+    /// How many there are to choose from.
     fn count(&self) -> usize;
+    /// A connection was taken on `port` in `slot`.
+    fn connected(&self, slot: u32, port: u16);
     /// A connection found nobody listening on `port` in `slot`.
     fn refused(&self, slot: u32, port: u16);
 }
@@ -122,7 +126,7 @@ pub(crate) async fn serve<B: Backends + 'static>(
                 let backends = std::rc::Rc::clone(&backends);
                 tokio::task::spawn_local(async move {
                     // Dropping the client closes it: a reset-free refusal, as an empty pool gives.
-                    if let Some(app) = connect(&*backends, port).await {
+                    if let Some((app, _hold)) = connect(&*backends, port).await {
                         relay(&client, &app).await;
                     }
                 });
@@ -141,24 +145,34 @@ pub(crate) async fn serve<B: Backends + 'static>(
     }
 }
 
-/// Connects to the next instance that answers: on its loopback, IPv4 first, then IPv6. A dead one is passed over.
-async fn connect(backends: &dyn Backends, port: u16) -> Option<TcpStream> {
+/// Connects to the next instance that answers. A dead one is passed over.
+async fn connect<B: Backends>(backends: &B, port: u16) -> Option<(TcpStream, B::Hold)> {
     for _ in 0..backends.count() {
-        let slot = backends.next()?;
-        for to in [SocketAddr::from((Ipv4Addr::LOCALHOST, port)), (Ipv6Addr::LOCALHOST, port).into()] {
-            let Ok(socket) = backends.socket(slot, to.is_ipv6()) else { continue };
-            if let Ok(stream) = connect_on(socket, to).await {
-                return Some(stream);
-            }
+        let (slot, hold) = backends.next()?;
+        if let Some(stream) = connect_to(backends, slot, port).await {
+            backends.connected(slot, port);
+            return Some((stream, hold));
         }
         backends.refused(slot, port);
     }
     None
 }
 
-/// Whether something inside takes a connection on `port`.
-pub(crate) async fn answers(socket: OwnedFd, port: u16) -> bool {
-    connect_on(socket, (Ipv4Addr::LOCALHOST, port).into()).await.is_ok()
+/// A connection to a port of an instance: on its loopback, IPv4 first, then IPv6.
+async fn connect_to<B: Backends>(backends: &B, slot: u32, port: u16) -> Option<TcpStream> {
+    for to in [SocketAddr::from((Ipv4Addr::LOCALHOST, port)), (Ipv6Addr::LOCALHOST, port).into()] {
+        let Ok(socket) = backends.socket(slot, to.is_ipv6()) else { continue };
+        if let Ok(stream) = connect_on(socket, to).await {
+            return Some(stream);
+        }
+    }
+    None
+}
+
+/// Whether an instance takes a connection on `port`, within a second.
+pub(crate) async fn answers<B: Backends>(backends: &B, slot: u32, port: u16) -> bool {
+    let asked = tokio::time::timeout(Duration::from_secs(1), connect_to(backends, slot, port));
+    matches!(asked.await, Ok(Some(_)))
 }
 
 async fn connect_on(socket: OwnedFd, to: SocketAddr) -> io::Result<TcpStream> {
@@ -256,10 +270,12 @@ mod tests {
     }
 
     impl Backends for Here {
-        fn next(&self) -> Option<u32> {
+        type Hold = ();
+        fn next(&self) -> Option<(u32, ())> {
             self.at.set(self.at.get() + 1);
-            Some(self.at.get())
+            Some((self.at.get(), ()))
         }
+        fn connected(&self, _: u32, _: u16) {}
         fn socket(&self, _: u32, ipv6: bool) -> io::Result<OwnedFd> {
             let family = if ipv6 { AddressFamily::INET6 } else { AddressFamily::INET };
             Ok(rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)

@@ -11,9 +11,12 @@ use crate::plan::{Plan, PlanInput, PlannedPublish};
 use crate::target::{self, Found};
 use crate::volume_store::prepare;
 use crate::{RunError, detach, installed, relay, state};
+use ply_image::Dirs;
 use ply_manifest::{EnvFile, PublishAddress, RunName};
 use ply_sandbox::{Host, Ids};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 /// Makes the plan of a run, for `--plan`. What is missing is fetched or built; nothing is run or installed.
 pub fn plan(what: &What, options: &RunOptions, context: &Context) -> Result<Plan, RunError> {
@@ -115,42 +118,30 @@ fn make_ready(found: Found, plan: Plan, mut host: Host, context: Context) -> Res
     let lease = host.root.then(|| Lease::take(&dirs.run, plan.name.as_str())).transpose()?;
     let ids = host.ids(lease.as_ref().map_or((0, RANGE), |l| (l.start(), RANGE)));
     let listeners = relay::bind(dirs, &plan.publish)?;
-    let (volumes, volume_locks) = make_volumes(&found, &plan, &ids, &context)?;
+    let say: Rc<dyn Fn(&str)> = Rc::from(context.say);
+    let images = found.entries.iter().map(|e| e.image.clone()).collect();
+    let mut volumes = Volumes { dirs: dirs.clone(), images, say: Rc::clone(&say), ready: BTreeMap::new() };
+    for slot in 1..=plan.scale {
+        volumes.of(slot, &plan, &ids)?;
+    }
     let digests = found.digests();
     installed::record(dirs, &plan.name, &plan.image, &digests)?;
-    let control = Control::open(dirs, &plan.name)?;
+    let control = Rc::new(Control::open(dirs, &plan.name)?);
     for publish in &plan.publish {
-        context.say(&said(publish));
+        say(&said(publish));
     }
-    let ready_port = match &found.manifest.run.health {
-        Some(health) => Some(health.port),
-        None => plan.publish.first().map(|p| p.instance_port),
-    };
     // Last of all, since it may move this process: what the host gives is known for certain only now.
     let me = state::this_process();
     let cgroup_parent = host.settle(&format!("ply-{}-{}-{}", plan.name, me.pid, me.start_time));
     for notice in crate::plan::host_notices(&host, &plan.limits) {
         if !plan.notices.contains(&notice) {
-            context.say(&notice);
+            say(&notice);
         }
     }
     let Found { locks, .. } = found;
-    let Context { dirs, say, .. } = context;
-    let held = Box::new((name, lease, volume_locks, locks));
-    Ok(Ready {
-        plan,
-        host,
-        ids,
-        dirs,
-        cgroup_parent,
-        digests,
-        volumes,
-        listeners,
-        control,
-        say,
-        ready_port,
-        held,
-    })
+    let Context { dirs, .. } = context;
+    let held = Box::new((name, lease, locks));
+    Ok(Ready { plan, host, ids, dirs, cgroup_parent, digests, volumes, listeners, control, say, held })
 }
 
 /// One run parent a name at a time.
@@ -175,30 +166,40 @@ fn take_name(run_dir: &Path, name: &RunName) -> Result<LockFile, RunError> {
     Err(RunError::plain(format!("{name} runs already")))
 }
 
-/// The host folders of each slot's volumes, and the locks that keep them.
-fn make_volumes(
-    found: &Found,
-    plan: &Plan,
-    ids: &Ids,
-    context: &Context,
-) -> Result<(Vec<Vec<PathBuf>>, Vec<SharedLock>), RunError> {
-    let images: Vec<PathBuf> = found.entries.iter().map(|e| e.image.clone()).collect();
-    let user = (plan.user.uid != 0).then_some(&plan.user);
-    let (mut folders, mut locks) = (Vec::new(), Vec::new());
-    for slot in 1..=plan.scale {
-        let mut own = Vec::new();
+/// The host folders of each slot's volumes, made when the slot first starts, and the locks that keep them.
+pub(crate) struct Volumes {
+    dirs: Dirs,
+    /// The image and its layers: what a new volume begins with.
+    images: Vec<PathBuf>,
+    say: Rc<dyn Fn(&str)>,
+    ready: BTreeMap<u32, (Vec<PathBuf>, Vec<SharedLock>)>,
+}
+
+impl Volumes {
+    /// The folders of a slot, in the plan's order.
+    pub(crate) fn of(&mut self, slot: u32, plan: &Plan, ids: &Ids) -> Result<Vec<PathBuf>, RunError> {
+        if let Some((folders, _)) = self.ready.get(&slot) {
+            return Ok(folders.clone());
+        }
+        let user = (plan.user.uid != 0).then_some(&plan.user);
+        let (mut folders, mut locks) = (Vec::new(), Vec::new());
         for volume in &plan.volumes {
-            let stack = || target::stack(&images);
-            let ready = prepare(&context.dirs, &plan.name, volume, slot, user, ids, &stack)?;
+            let stack = || target::stack(&self.images);
+            let ready = prepare(&self.dirs, &plan.name, volume, slot, user, ids, &stack)?;
             if let Some(warning) = ready.warning {
-                context.say(&format!("WARNING: {warning}"));
+                (self.say)(&format!("WARNING: {warning}"));
             }
-            own.push(ready.path);
+            folders.push(ready.path);
             locks.push(ready.lock);
         }
-        folders.push(own);
+        self.ready.insert(slot, (folders.clone(), locks));
+        Ok(folders)
     }
-    Ok((folders, locks))
+
+    /// The slot is no longer one: its volumes may be removed.
+    pub(crate) fn let_go(&mut self, slot: u32) {
+        self.ready.remove(&slot);
+    }
 }
 
 /// The line about a published port; it says when the port is open to the world.

@@ -2,7 +2,8 @@
 
 use crate::env::PlannedVar;
 use crate::links::PlannedLink;
-use crate::plan::{IdMode, Plan};
+use crate::plan::{IdMode, Plan, PlannedHealth};
+use ply_manifest::{Restart, RestartPolicy};
 use serde_json::{Value, json};
 use std::fmt::{self, Write};
 
@@ -26,7 +27,14 @@ impl Plan {
             "user": self.user,
             "ids": self.ids,
             "stop_signal": self.stop_signal,
-            "stop_timeout_ms": u64::try_from(self.stop_timeout.as_millis()).unwrap_or(u64::MAX),
+            "stop_timeout_ms": ms(self.stop_timeout),
+            "drain_ms": ms(self.drain),
+            "restart": {
+                "policy": policy_word(self.restart.policy),
+                "backoff_ms": ms(self.restart.backoff.0),
+                "max_backoff_ms": ms(self.restart.max_backoff.0),
+            },
+            "health": self.health,
             "capabilities": self.capabilities,
             "init": self.init,
             "privileged": self.privileged,
@@ -41,6 +49,18 @@ impl Plan {
             "scratch_bytes": self.scratch_bytes,
             "notices": self.notices,
         })
+    }
+}
+
+fn ms(span: std::time::Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn policy_word(policy: RestartPolicy) -> &'static str {
+    match policy {
+        RestartPolicy::Never => "never",
+        RestartPolicy::OnFailure => "on-failure",
+        RestartPolicy::Always => "always",
     }
 }
 
@@ -86,6 +106,15 @@ impl fmt::Display for Plan {
             "stop",
             &format_args!("{}, killed after {}", self.stop_signal, ply_manifest::Span(self.stop_timeout)),
         )?;
+        if self.restart.policy != RestartPolicy::Never {
+            let Restart { policy, backoff, max_backoff } = self.restart;
+            line("restart", &format_args!("{} after {backoff}, up to {max_backoff}", policy_word(policy)))?;
+        }
+        if let Some(PlannedHealth { port, grace_ms, always }) = self.health {
+            let grace = ply_manifest::Span(std::time::Duration::from_millis(grace_ms));
+            let then = if always { ", then every 5s" } else { "" };
+            line("health", &format_args!("port {port} takes a connection within {grace}{then}"))?;
+        }
         let or_none = |value: Option<String>| value.unwrap_or_else(|| "no limit".to_owned());
         line("memory", &or_none(self.limits.memory_bytes.map(|b| ply_manifest::Bytes(b).to_string())))?;
         line(

@@ -22,7 +22,9 @@ pub enum Status {
     Running,
     /// It was asked to stop.
     Stopping,
-    /// It has ended; its run parent still serves others.
+    /// It has ended, and is started again after a pause.
+    Waiting,
+    /// It has ended for good; its run parent still serves others.
     Exited,
 }
 
@@ -33,6 +35,7 @@ impl Status {
             Self::Starting => "starting",
             Self::Running => "running",
             Self::Stopping => "stopping",
+            Self::Waiting => "waiting",
             Self::Exited => "exited",
         }
     }
@@ -87,7 +90,7 @@ pub struct Row {
     pub name: RunName,
     /// The slot.
     pub slot: u32,
-    /// `starting`, `running`, `stopping` or `exited`.
+    /// `starting`, `running`, `stopping`, `waiting` or `exited`.
     pub status: Status,
     /// `healthy`, `unhealthy`, or null.
     pub health: Option<String>,

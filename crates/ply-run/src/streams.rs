@@ -10,6 +10,7 @@ use crate::terminal::{self, RawMode, StopKeys};
 use ply_image::Dirs;
 use ply_sandbox::Stdio;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -28,6 +29,8 @@ pub(crate) struct Streams {
     terminal: Option<OwnedFd>,
     outputs: Vec<JoinHandle<()>>,
     input: Option<JoinHandle<()>>,
+    /// The log of each slot, over every start.
+    rings: BTreeMap<u32, Rc<RefCell<RingWriter>>>,
 }
 
 impl Streams {
@@ -41,17 +44,26 @@ impl Streams {
         };
         let raw = if plan.terminal && !background { RawMode::enter()? } else { None };
         let stdin = plan.scale == 1 && !background && rustix::io::fcntl_getfd(rustix::stdio::stdin()).is_ok();
-        Ok(Self { out, err, stdin, raw, terminal: None, outputs: Vec::new(), input: None })
+        Ok(Self {
+            out,
+            err,
+            stdin,
+            raw,
+            terminal: None,
+            outputs: Vec::new(),
+            input: None,
+            rings: BTreeMap::new(),
+        })
     }
 
     /// What the app gets as 0, 1 and 2, and our ends of it.
-    pub(crate) fn stdio(&self, plan: &Plan) -> std::io::Result<(Stdio, Ends)> {
+    pub(crate) fn stdio(&self, plan: &Plan, slot: u32) -> std::io::Result<(Stdio, Ends)> {
         if plan.terminal {
             return Ok((Stdio::Terminal(terminal::size()), None));
         }
         let (out, theirs_out) = pump::app_pipe(true)?;
         let (err, theirs_err) = pump::app_pipe(true)?;
-        let (input, theirs_in) = if self.stdin {
+        let (input, theirs_in) = if self.stdin && slot == 1 {
             let (ours, theirs) = pump::app_pipe(false)?;
             (Some(ours), theirs)
         } else {
@@ -62,17 +74,24 @@ impl Streams {
 
     /// The log of a slot; a run without one is said.
     pub(crate) fn ring(
-        &self,
+        &mut self,
         dirs: &Dirs,
         app: &str,
         slot: u32,
         pool: &Pool,
     ) -> Option<Rc<RefCell<RingWriter>>> {
+        if let Some(ring) = self.rings.get(&slot) {
+            return Some(Rc::clone(ring));
+        }
         let dir = dirs.data.join("logs");
         let open = crate::files::make_dir(&dir)
             .and_then(|()| RingWriter::open(&dir.join(format!("{app}.{slot}.log"))));
         match open {
-            Ok(ring) => Some(Rc::new(RefCell::new(ring))),
+            Ok(ring) => {
+                let ring = Rc::new(RefCell::new(ring));
+                self.rings.insert(slot, Rc::clone(&ring));
+                Some(ring)
+            }
             Err(e) => {
                 (pool.say)(&format!("{app}.{slot} runs without a log: {e}"));
                 None
@@ -90,8 +109,13 @@ impl Streams {
         terminal: Option<OwnedFd>,
         send: &UnboundedSender<Event>,
     ) -> std::io::Result<()> {
+        // What an earlier start of the slot has written is out, or goes on by itself.
+        self.outputs.retain(|output| !output.is_finished());
+        if let Some(input) = self.input.take_if(|_| slot == 1) {
+            input.abort();
+        }
         let width = plan.scale.to_string().len();
-        let prefix = (plan.scale > 1).then(|| format!("{}.{slot:<width$} | ", plan.name));
+        let prefix = (plan.scale > 1 || slot > 1).then(|| format!("{}.{slot:<width$} | ", plan.name));
         let failed_once = std::cell::Cell::new(false);
         let log_failed: Rc<dyn Fn(std::io::Error)> = Rc::new(move |e| {
             if !failed_once.replace(true) {

@@ -101,14 +101,15 @@ fn parent(spec: &Spec, context: &LaunchContext<'_>, stdio: Stdio) -> Result<Inst
     drop(standard);
 
     // The maps and limits are ours to set: the child has no rights outside of its namespace.
-    // A child that fails meanwhile has no more files for them: then its own word counts.
-    userns::write_maps(born.pid, &spec.ids, context.host).map_err(|error| {
+    // A child that fails has no more files in /proc: then its own word counts.
+    let or_said = |error| {
         let _ = born.signal(libc::SIGKILL);
         match talk(&ours, spec) {
             LaunchError::Step { step: Step::Talk, .. } => error,
             said => said,
         }
-    })?;
+    };
+    userns::write_maps(born.pid, &spec.ids, context.host).map_err(or_said)?;
     rights::raise_open_files(born.pid);
     wire::send(ours.as_fd(), Message::Go, &[]).map_err(|_| talk(&ours, spec))?;
 
@@ -116,7 +117,7 @@ fn parent(spec: &Spec, context: &LaunchContext<'_>, stdio: Stdio) -> Result<Inst
     // by now, without which the kernel refuses), while the child already makes what needs no root.
     let mut made = Vec::new();
     if let Some(options) = plan.rootful_overlay() {
-        let map = userns::of_process(born.pid, &spec.ids)?;
+        let map = userns::of_process(born.pid, &spec.ids).map_err(or_said)?;
         let map = map.as_ref().map(AsFd::as_fd);
         let images = !context.host.needs_trees();
         let layers = layers::clones(context.run_dir, &spec.layers, images, map)?;

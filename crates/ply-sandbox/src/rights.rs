@@ -269,27 +269,34 @@ impl App {
         }
         rustix::thread::set_thread_res_gid(self.gid, self.gid, self.gid).at(Step::User)?;
         rustix::thread::set_thread_res_uid(self.uid, self.uid, self.uid).at(Step::User)?;
-        if !lower {
+        if lower {
+            // Root's exec takes what is permitted from the bounding set; anybody else's from the ambient one.
+            set_capabilities(self.capabilities, self.inheritable()).at(Step::Capabilities)?;
+            ambient(if keep { self.capabilities } else { 0 }).at(Step::Capabilities)?;
+        }
+        if !stands(Defence::NotDumpable) {
             return Ok(());
         }
-        // Root's exec takes what is permitted from the bounding set; anybody else's from the ambient one.
-        // Inheritable stays empty otherwise, for exec too (CVE-2022-27649, CVE-2022-29162, CVE-2025-27612).
-        let inheritable = keep || !stands(Defence::Inheritable);
-        set_capabilities(self.capabilities, if inheritable { self.capabilities } else { 0 })
-            .at(Step::Capabilities)?;
-        ambient(if keep { self.capabilities } else { 0 }).at(Step::Capabilities)?;
         // A change of ids makes a process as dumpable as `fs.suid_dumpable` says, which a host may have at 1; this one
         // still has our memory (CVE-2016-9962).
         rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
             .at(Step::Capabilities)
     }
 
+    /// Nothing, unless the exec of somebody who isn't root must keep something: for exec too (CVE-2022-27649,
+    /// CVE-2022-29162, CVE-2025-27612).
+    fn inheritable(&self) -> u64 {
+        if self.uid.is_root() && stands(Defence::Inheritable) { 0 } else { self.capabilities }
+    }
+
     /// What runs an unreadable file isn't dumpable, but root of the box with CAP_DAC_OVERRIDE may read the stub's: where
     /// it is a rootless caller's, it is that root's own. So the kernel is asked without any right in effect. The exec
     /// puts all back: root's from the bounding set, anybody else's from the ambient one (capabilities(7)).
     fn unseen(&self) -> Sys<()> {
-        let keep = self.capabilities != 0 && !self.uid.is_root();
-        capset(0, self.capabilities, if keep { self.capabilities } else { 0 })
+        if !stands(Defence::Capabilities) {
+            return Ok(());
+        }
+        capset(0, self.capabilities, self.inheritable())
     }
 
     /// The first candidate that is a file which this user may execute.

@@ -52,6 +52,8 @@ pub(crate) enum Verb {
     Stats(commands::stats::StatsArgs),
     Logs(commands::logs::LogsArgs),
     Stop(commands::stop::StopArgs),
+    Restart(commands::restart::RestartArgs),
+    Scale(commands::scale::ScaleArgs),
     Rm(commands::rm::RmArgs),
     Fetch(commands::fetch::FetchArgs),
     Store(commands::store::StoreArgs),

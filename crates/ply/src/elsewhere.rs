@@ -36,7 +36,7 @@ const FROM_OTHER_TOOLS: [(&str, &str); 26] = [
     ("info", "ply config shows the folders and the source; ply inspect WHAT shows a package"),
 ];
 
-const NOT_BUILT_YET: [&str; 28] = [
+const NOT_BUILT_YET: [&str; 26] = [
     "up",
     "bundle",
     "rebase",
@@ -46,8 +46,6 @@ const NOT_BUILT_YET: [&str; 28] = [
     "events",
     "why",
     "egress",
-    "restart",
-    "scale",
     "deploy",
     "rollback",
     "snapshot",

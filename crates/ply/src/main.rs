@@ -90,6 +90,8 @@ fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Stats(args) => commands::stats::run(args, &context),
         Verb::Logs(args) => commands::logs::run(args, &context),
         Verb::Stop(args) => commands::stop::run(args, &context),
+        Verb::Restart(args) => commands::restart::run(args, &context),
+        Verb::Scale(args) => commands::scale::run(args, &context),
         Verb::Rm(args) => commands::rm::run(args, &context),
         Verb::Fetch(args) => commands::fetch::run(args, &context),
         Verb::Store(args) => commands::store::run(args, &context),

@@ -126,7 +126,7 @@ impl Stage {
         }
         let ran = without(off, || self.world.run(&spec));
         assert_eq!(ran.exit, Exit::Code(0), "{off:?}: {ran:?}");
-        assert_eq!(self.host(), before, "{off:?}: the host isn't what it was");
+        self.as_it_was(&before, off);
         results(&ran.out, attacks)
     }
 
@@ -142,7 +142,7 @@ impl Stage {
         let out = read_all(out);
         let exit = exec.wait().unwrap();
         assert_eq!(exit, Exit::Code(0), "{off:?}: {out} {}", read_all(err));
-        assert_eq!(self.host(), before, "{off:?}: the host isn't what it was after {attacks:?}");
+        self.as_it_was(&before, off);
         results(&out, attacks)
     }
 
@@ -152,6 +152,13 @@ impl Stage {
         let ran = Command::new(attack()).arg0("attack").args(&argv[1..]).output().unwrap();
         assert!(ran.status.success(), "{ran:?}");
         results(&String::from_utf8_lossy(&ran.stdout), attacks)
+    }
+
+    fn as_it_was(&self, before: &[String], off: &[Defence]) {
+        let after = self.host();
+        let gone: Vec<_> = before.iter().filter(|fact| !after.contains(fact)).collect();
+        let new: Vec<_> = after.iter().filter(|fact| !before.contains(fact)).collect();
+        assert!(gone.is_empty() && new.is_empty(), "without {off:?} the host was {gone:?} and is {new:?}");
     }
 
     /// What an attack that got out would change.
