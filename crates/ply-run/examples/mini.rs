@@ -66,6 +66,11 @@ fn act(words: &[String]) -> Result<u8, RunError> {
             )?;
         }
         "stop" => ply_run::stop(&context(&RunOptions::default())?.dirs, &rest[0].parse()?)?,
+        "why" => print!("{}", ply_run::why(&context(&RunOptions::default())?.dirs, &rest[0].parse()?)?),
+        "events" => {
+            let dirs = context(&RunOptions::default())?.dirs;
+            ply_run::events(&dirs, None, rest.contains(&"-f".into()), false, &mut std::io::stdout())?;
+        }
         "scale" => {
             let to = rest[1].parse().map_err(|_| RunError::usage("no number", "3"))?;
             println!("{}", ply_run::scale(&context(&RunOptions::default())?.dirs, &rest[0].parse()?, to)?);

@@ -43,6 +43,7 @@ pub mod user;
 mod volume_files;
 mod volume_store;
 pub mod volumes;
+mod why;
 
 pub use commands::{Removed, restart, rm, scale, stop};
 pub use context::Context;
@@ -50,6 +51,7 @@ pub use control::ControlResult;
 pub use error::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_PLY, EXIT_USAGE, RunError};
 pub use exec::exec;
 pub use installed::{Installed, Previous, all_installed, installed, roots};
+pub use journal::events;
 pub use logs::{InstanceName, LogOptions, logs, rfc3339};
 pub use options::{RunOptions, What};
 pub use plan::Plan;
@@ -58,3 +60,4 @@ pub use state::{InstanceState, Row, Status, instances, ps, running_digests, swee
 pub use stats::{Stat, Watch};
 pub use terminal::restore as restore_terminal;
 pub use volume_store::{VolumeChoice, VolumeRow, leftovers as volume_leftovers, remove_volumes, volumes};
+pub use why::{Fact, Why, why};

@@ -230,11 +230,24 @@ pub fn rfc3339(time: SystemTime) -> String {
 /// The last lines that an instance wrote from `since` on, for an error, each on a line of its own; empty where there
 /// is none. The ring counts whole milliseconds.
 pub(crate) fn last_lines(dirs: &Dirs, app: &str, slot: u32, since: SystemTime, count: usize) -> String {
-    let since = since - Duration::from_millis(1);
+    let (from, to) = (since - Duration::from_millis(1), SystemTime::now());
+    let lines = lines_between(dirs, app, slot, from, to, count);
+    lines.iter().fold(String::new(), |out, line| format!("{out}\n    {line}"))
+}
+
+/// The last lines that an instance wrote within a time, cleaned.
+pub(crate) fn lines_between(
+    dirs: &Dirs,
+    app: &str,
+    slot: u32,
+    from: SystemTime,
+    to: SystemTime,
+    count: usize,
+) -> Vec<String> {
     let mut reader = RingReader::open(&dirs.data.join("logs").join(format!("{app}.{slot}.log")));
     let mut lines: VecDeque<String> = VecDeque::new();
     let mut keep = |line: LogLine| {
-        if line.time < since {
+        if line.time < from || line.time > to {
             return;
         }
         lines.push_back(clean(&line.bytes));
@@ -246,7 +259,7 @@ pub(crate) fn last_lines(dirs: &Dirs, app: &str, slot: u32, since: SystemTime, c
     for line in reader.take_open() {
         keep(line);
     }
-    lines.iter().fold(String::new(), |out, line| format!("{out}\n    {line}"))
+    lines.into()
 }
 
 #[cfg(test)]

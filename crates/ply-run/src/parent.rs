@@ -146,7 +146,11 @@ async fn watch(mut ready: Ready, signals: Signals, reporter: Option<Reporter>) -
         let wake = [deeds.wake(), patience].into_iter().flatten().min();
         let event = tokio::select! {
             event = events.recv() => event,
-            () = until(wake) => None,
+            // What has happened by now comes before what the time has come for.
+            () = until(wake) => {
+                tokio::task::yield_now().await;
+                events.try_recv().ok()
+            }
         };
         match event {
             None => deeds.tell(supervisor::Event::Tick)?,

@@ -33,6 +33,8 @@ struct Slot {
     /// It shall end: it gets no connection in any case.
     leaves: bool,
     load: Rc<Load>,
+    /// Milliseconds since 1970 at which its instance was started.
+    started_ms: u64,
     /// How its instance ended, for the journal.
     ended: Value,
 }
@@ -105,7 +107,7 @@ impl Pool {
         self.save(&state);
         let image = state.image.to_string();
         let detail = json!({"image": image, "digest": state.digest, "pid": instance.app().pid});
-        journal::event(&self.dirs, state.app.as_str(), state.slot, "start", detail);
+        journal::event(&self.dirs, state.app.as_str(), Some(state.slot), "start", detail);
         self.put(life, Some(instance), state, Value::Null);
     }
 
@@ -118,7 +120,8 @@ impl Pool {
 
     fn put(&self, life: Life, instance: Option<Instance>, state: InstanceState, ended: Value) {
         let load = Rc::default();
-        let slot = Slot { life, instance, state, joined: false, leaves: false, load, ended };
+        let slot =
+            Slot { life, instance, state, joined: false, leaves: false, load, started_ms: now_ms(), ended };
         self.slots.borrow_mut().insert(life.slot, slot);
     }
 
@@ -140,7 +143,7 @@ impl Pool {
     }
 
     fn note(&self, slot: &Slot, what: &str, detail: Value) {
-        journal::event(&self.dirs, slot.state.app.as_str(), slot.state.slot, what, detail);
+        journal::event(&self.dirs, slot.state.app.as_str(), Some(slot.state.slot), what, detail);
     }
 
     /// It is healthy: it gets connections.
@@ -162,7 +165,9 @@ impl Pool {
             slot.joined = false;
             slot.state.health = Some("unhealthy".to_owned());
             self.save(&slot.state);
-            self.note(slot, "unhealthy", json!({"port": self.gate_port, "never_answered": never}));
+            let listens = slot.instance.as_ref().map(|i| ports::open_inside(i.app().pid));
+            let detail = json!({"port": self.gate_port, "never_answered": never, "listens": listens});
+            self.note(slot, "unhealthy", detail);
         });
     }
 
@@ -228,7 +233,7 @@ impl Pool {
                 (self.say)(&format!("{}.{} {why}", state.app, state.slot));
                 state.ended_by = Some(why);
             }
-            let uptime_ms = now_ms().saturating_sub(state.since_ms);
+            let uptime_ms = now_ms().saturating_sub(slot.started_ms);
             let asked = state.status == Status::Stopping;
             slot.ended = json!({"code": code, "oom": oom, "asked": asked, "uptime_ms": uptime_ms});
             state.exit_code = Some(code);

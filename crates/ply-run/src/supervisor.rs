@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 /// How long an instance with nothing to ask must have run to be called healthy.
-pub(crate) const SETTLE: Duration = Duration::from_millis(100);
+pub(crate) const SETTLE: Duration = Duration::from_millis(200);
 /// The first pause between two questions of the gate; it doubles.
 const GATE_FIRST: Duration = Duration::from_millis(50);
 /// The longest.

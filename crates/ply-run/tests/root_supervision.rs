@@ -129,7 +129,10 @@ fn scaling_and_a_roll_lose_no_request() {
 fn a_restart_that_fails_says_why_and_an_instance_is_back_soon_after_its_death() {
     both(|world| {
         let volume = ["--volume", "data:/data"];
-        let script = "[ -f /data/bad ] && { echo broken; exit 4; }; echo up; exec sleep 100";
+        let manifest = std::fs::read_to_string(world.path("app/ply.toml")).unwrap();
+        std::fs::write(world.path("app/ply.toml"), format!("{manifest}[run.health]\nport = 3000\n")).unwrap();
+        let script = "[ -f /data/bad ] && { echo broken; exit 4; }; echo up; \
+                      exec busybox httpd -f -p 127.0.0.1:3000 -h /opt/bb/seed";
         let policy = ["--restart", "always", "--set", "restart.backoff=1ms"];
         let args = [&["run", "./app"][..], &volume, &policy, &["--", "-c", script]].concat();
         let mut run = world.start(&args, "up");
@@ -145,5 +148,50 @@ fn a_restart_that_fails_says_why_and_an_instance_is_back_soon_after_its_death() 
         assert!(err.starts_with("error: bb.1 ended with exit code 4 before it was healthy\nhint: "), "{err}");
         run.signal(libc::SIGTERM);
         assert_eq!(run.finish().0, 4);
+    });
+}
+
+#[test]
+fn why_tells_an_exit_and_a_port_that_never_opens_apart() {
+    both(|world| {
+        let mut follower = world.mini(&["events", "-f"]).spawn().unwrap();
+        let args =
+            ["run", "./app", "--name", "crash", "--", "-c", "echo first; echo the disk is full >&2; exit 1"];
+        assert_eq!(world.run(&args).0, 1);
+        let (code, out, err) = world.run(&["why", "crash"]);
+        assert_eq!(code, 0, "{err}");
+        assert!(out.starts_with("crash does not run\n\nends\n  "), "{out}");
+        assert!(out.contains(" crash.1 ended with exit code 1 after "), "{out}");
+        assert!(out.contains("\n    | first\n    | the disk is full\n\nchanges\n  "), "{out}");
+        let port = format!("127.0.0.1:{}:3000", free_port());
+        let script = "echo up; exec busybox httpd -f -p 127.0.0.1:4000 -h /opt/bb/seed";
+        let manifest = std::fs::read_to_string(world.path("app/ply.toml")).unwrap();
+        let health = "[run.health]\nport = 3000\ngrace = \"200ms\"\n";
+        std::fs::write(world.path("app/ply.toml"), format!("{manifest}{health}")).unwrap();
+        let args = ["run", "./app", "--name", "deaf", "--publish", &port, "--", "-c", script];
+        let run = world.start(&args, "up");
+        let story = "deaf.1 unhealthy: port 3000 never answered; it listens on 4000\n";
+        assert!(
+            soon(SOON, || world.run(&["why", "deaf"]).1.contains(story)),
+            "{}",
+            world.run(&["why", "deaf"]).1
+        );
+        let (_, out, _) = world.run(&["why", "deaf"]);
+        assert!(out.starts_with("deaf.1 running for ") && !out.contains("ends\n"), "{out}");
+        assert_eq!(world.run(&["stop", "deaf"]).0, 0);
+        assert_eq!(run.finish().0, 0);
+        let (_, out, _) = world.run(&["why", "deaf"]);
+        assert!(out.contains(" deaf command stop: stopping\n"), "{out}");
+        assert!(out.contains(" deaf.1 ended by signal 15 (exit code 143) after "), "{out}");
+        assert!(out.contains(", as asked\n"), "{out}");
+        let (code, _, err) = world.run(&["why", "dead"]);
+        assert_eq!(code, 125);
+        assert!(err.ends_with("hint: did you mean deaf?\n"), "{err}");
+        // Who follows has seen it all, in order.
+        let (_, all, _) = world.run(&["events"]);
+        std::thread::sleep(Duration::from_millis(500));
+        follower.kill().unwrap();
+        let seen = String::from_utf8(follower.wait_with_output().unwrap().stdout).unwrap();
+        assert_eq!(seen, all);
     });
 }

@@ -51,6 +51,8 @@ pub(crate) enum Verb {
     Ps(commands::ps::PsArgs),
     Stats(commands::stats::StatsArgs),
     Logs(commands::logs::LogsArgs),
+    Events(commands::events::EventsArgs),
+    Why(commands::why::WhyArgs),
     Stop(commands::stop::StopArgs),
     Restart(commands::restart::RestartArgs),
     Scale(commands::scale::ScaleArgs),

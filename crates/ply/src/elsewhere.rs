@@ -36,15 +36,13 @@ const FROM_OTHER_TOOLS: [(&str, &str); 26] = [
     ("info", "ply config shows the folders and the source; ply inspect WHAT shows a package"),
 ];
 
-const NOT_BUILT_YET: [&str; 26] = [
+const NOT_BUILT_YET: &[&str] = &[
     "up",
     "bundle",
     "rebase",
     "import",
     "export",
     "craft",
-    "events",
-    "why",
     "egress",
     "deploy",
     "rollback",

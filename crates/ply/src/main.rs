@@ -89,6 +89,8 @@ fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Ps(args) => commands::ps::run(args, &context),
         Verb::Stats(args) => commands::stats::run(args, &context),
         Verb::Logs(args) => commands::logs::run(args, &context),
+        Verb::Events(args) => commands::events::run(args, &context),
+        Verb::Why(args) => commands::why::run(args, &context),
         Verb::Stop(args) => commands::stop::run(args, &context),
         Verb::Restart(args) => commands::restart::run(args, &context),
         Verb::Scale(args) => commands::scale::run(args, &context),

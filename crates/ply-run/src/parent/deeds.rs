@@ -2,14 +2,15 @@
 //! user where it matters.
 
 use super::{Event, Ready, when_readable};
-use crate::RunError;
 use crate::control::{Ask, Command, Control, ControlResult};
 use crate::pool::Pool;
 use crate::state::{InstanceState, Status, now_ms, this_process};
 use crate::streams::{Ends, Streams};
 use crate::supervisor::{self, Action, Gate, Life, Outcome, Policy, Step, Supervisor, Ticket};
+use crate::{RunError, journal};
 use ply_manifest::Span;
 use ply_sandbox::{Instance, LaunchContext, ProcessId};
+use serde_json::json;
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::rc::Rc;
@@ -139,6 +140,7 @@ impl Deeds {
                 let (ok, message) = self.words(outcome);
                 if let Some((command, mut result)) = self.open.remove(&ticket) {
                     (result.done, result.ok, result.message) = (true, ok, message);
+                    self.note(&command, &result);
                     self.control.answer(&command, &result);
                 }
             }
@@ -172,6 +174,18 @@ impl Deeds {
         }
     }
 
+    /// A command and what became of it, for the journal.
+    fn note(&self, command: &Command, result: &ControlResult) {
+        let verb = match &command.ask {
+            Ask::Stop => "stop",
+            Ask::Scale(_) => "scale",
+            Ask::Restart => "restart",
+            Ask::Wrong(_) => "?",
+        };
+        let detail = json!({"verb": verb, "ok": result.ok, "message": result.message});
+        journal::event(&self.ready.dirs, self.ready.plan.name.as_str(), None, "command", detail);
+    }
+
     /// An instance may have ended.
     pub(super) fn ended(&mut self, life: Life) -> Result<(), RunError> {
         match self.pool.reap(life) {
@@ -187,11 +201,15 @@ impl Deeds {
             let ticket = self.tickets;
             let event = match &command.ask {
                 Ask::Stop => {
-                    self.control.answer(&command, &ControlResult::now(true, "stopping"));
+                    let result = ControlResult::now(true, "stopping");
+                    self.note(&command, &result);
+                    self.control.answer(&command, &result);
                     supervisor::Event::Stop
                 }
                 Ask::Wrong(why) => {
-                    self.control.answer(&command, &ControlResult::now(false, why));
+                    let result = ControlResult::now(false, why);
+                    self.note(&command, &result);
+                    self.control.answer(&command, &result);
                     continue;
                 }
                 Ask::Scale(to) => supervisor::Event::Scale { ticket, to: *to },

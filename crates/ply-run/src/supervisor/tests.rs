@@ -76,8 +76,8 @@ fn with_nothing_to_ask_it_is_healthy_once_it_has_run_for_a_moment() {
     let mut sup = Supervisor::new(policy(RestartPolicy::Never, Gate::Runs));
     sup.step(Duration::ZERO, Event::Begin(1));
     assert_eq!(sup.wake(), Some(SETTLE));
-    assert_eq!(sup.step(ms(99), Event::Tick), []);
-    assert_eq!(sup.step(ms(100), Event::Tick), [Action::Join(life(1, 1))]);
+    assert_eq!(sup.step(ms(199), Event::Tick), []);
+    assert_eq!(sup.step(ms(200), Event::Tick), [Action::Join(life(1, 1))]);
     assert_eq!(sup.wake(), None);
 }
 
