@@ -166,7 +166,7 @@ mod tests {
         send(ours.as_fd(), Message::Go, &[]).unwrap();
         send(theirs.as_fd(), Message::Failed(failure), &[]).unwrap();
         drop(theirs);
-        let mut heard = || receive(ours.as_fd(), |_, _| ()).unwrap().message;
+        let heard = || receive(ours.as_fd(), |_, _| ()).unwrap().message;
         assert_eq!(heard(), Some(Message::Failed(failure)));
         assert_eq!(heard(), None);
     }
