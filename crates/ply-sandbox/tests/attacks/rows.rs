@@ -142,7 +142,7 @@ pub(crate) const INIT: &[Row] = &[
         CU,
         Elsewhere("it runs, or its disk is read-only", &[libc::ETXTBSY, EROFS]),
     )
-    .user(CD, Elsewhere("it is root's", &[EACCES])),
+    .user(CD, Elsewhere("it is root's, or its disk is read-only", &[EACCES, EROFS])),
     row("init-program-run", &[EACCES], CU, Through).user(CD, Through),
     row("init-root", &[EACCES], CU, Through).user(CD, Through),
     row("init-folder", &[EACCES], CU, Through).user(CD, Through),
@@ -320,6 +320,9 @@ pub(crate) const EXHAUSTION: &[Row] = &[
 /// All that need no more than a box.
 pub(crate) const PLAIN: &[&[Row]] =
     &[MOUNTS, NAMESPACES, INIT, KERNEL, TABLES, FILES, RIGHTS, SHARED, EXHAUSTION];
+
+/// What has an answer only where scratch is in memory.
+pub(crate) const OF_SCRATCH_IN_MEMORY: &[&str] = &["exhaust-scratch={scratch}", "exhaust-inodes=16384"];
 
 /// Of those, what a kernel may refuse all the same, and how: Debian's count processor events for root of the host alone.
 pub(crate) const OR_REFUSED: &[(&str, i32)] = &[("perf", EACCES)];
