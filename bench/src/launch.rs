@@ -121,7 +121,9 @@ fn user_of(name: &str) -> Result<(u32, u32)> {
 
 /// A new folder that everybody can look into.
 pub(crate) fn folder(name: &str) -> Result<PathBuf> {
-    let dir = std::env::temp_dir().join(format!("ply-bench-{}-{name}", std::process::id()));
+    // A process number alone isn't unique where every world has numbers of its own.
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_nanos();
+    let dir = std::env::temp_dir().join(format!("ply-bench-{}-{now}-{name}", std::process::id()));
     fs::create_dir(&dir)?;
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o755))?;
     Ok(dir)

@@ -329,7 +329,8 @@ mod tests {
 
     #[test]
     fn bytes_pass_whole_and_a_slow_side_stops_the_other() {
-        const SIZE: usize = 8 << 20;
+        // More than the buffers of four sockets can grow to.
+        const SIZE: usize = 64 << 20;
         let sent = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let counter = std::sync::Arc::clone(&sent);
         let port = relay_to(server(move |mut stream| {

@@ -311,6 +311,7 @@ fn on_cpu(cpu: Option<usize>) -> io::Result<()> {
 
 /// Runs `work` on a thread that ends with it.
 pub(crate) fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    let work = crate::defences::carry(work);
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(256 << 10).spawn_scoped(scope, work)?;
         thread.join().map_err(|_| io::Error::other("a helper thread panicked"))

@@ -125,9 +125,9 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, mut take: impl FnMut(usize, OwnedF
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let got = loop {
         match recvmsg(socket, &mut [IoSliceMut::new(&mut record)], &mut control, RecvFlags::CMSG_CLOEXEC) {
-            Err(Errno::INTR) => {}
-            // A peer that died with bytes unread resets the pair: to us it is gone.
-            Err(Errno::CONNRESET) => return Ok(Received { message: None, pid: None }),
+            // A peer that died with bytes unread resets the pair, which is said once, before what it had sent itself:
+            // why it died may be among that.
+            Err(Errno::INTR | Errno::CONNRESET) => {}
             other => break other?.bytes,
         }
     };
@@ -152,4 +152,22 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, mut take: impl FnMut(usize, OwnedF
 pub(crate) fn report_and_exit(socket: RawFd, failure: Failure) -> ! {
     let _ = send(borrow(socket), Message::Failed(failure), &[]);
     crate::sys::exit_now(125)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn what_a_peer_said_before_it_died_is_heard() {
+        let (ours, theirs) = pair().unwrap();
+        let failure = Failure { step: Step::Device, index: 7, errno: 19 };
+        send(ours.as_fd(), Message::Go, &[]).unwrap();
+        send(theirs.as_fd(), Message::Failed(failure), &[]).unwrap();
+        drop(theirs);
+        let heard = || receive(ours.as_fd(), |_, _| ()).unwrap().message;
+        assert_eq!(heard(), Some(Message::Failed(failure)));
+        assert_eq!(heard(), None);
+    }
 }

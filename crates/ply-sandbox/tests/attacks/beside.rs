@@ -29,7 +29,7 @@ fn what_others_stop_is_stopped_here() {
         return;
     }
     let stage = Stage::new();
-    let rows = every_row();
+    let rows = every_row(&stage);
     let ours = stage.launch(stage.spec(), &[], &names(&rows));
     let users = results(&std::env::var("PLY_TEST_RESULTS").unwrap(), &names(&rows));
     let bubblewrap = bubblewrap(&stage, &rows);
@@ -67,7 +67,7 @@ fn results_of_an_ordinary_user() {
         return;
     }
     let stage = Stage::new();
-    let rows = every_row();
+    let rows = every_row(&stage);
     println!("RESULTS");
     for (row, got) in rows.iter().zip(stage.launch(stage.spec(), &[], &names(&rows))) {
         let name = row.name.split('=').next().unwrap();

@@ -136,8 +136,13 @@ pub(crate) const INIT: &[Row] = &[
     row("init-arguments", &[ENODATA], &[Arguments], Through),
     row("init-program", &[EACCES], CU, Through).user(CD, Through),
     row("init-program-open", &[EACCES], CU, Through).user(CD, Through),
-    row("init-program-write", &[EACCES], CU, Elsewhere("it runs", &[libc::ETXTBSY]))
-        .user(CD, Elsewhere("it is root's", &[EACCES])),
+    row(
+        "init-program-write",
+        &[EACCES],
+        CU,
+        Elsewhere("it runs, or its disk is read-only", &[libc::ETXTBSY, EROFS]),
+    )
+    .user(CD, Elsewhere("it is root's, or its disk is read-only", &[EACCES, EROFS])),
     row("init-program-run", &[EACCES], CU, Through).user(CD, Through),
     row("init-root", &[EACCES], CU, Through).user(CD, Through),
     row("init-folder", &[EACCES], CU, Through).user(CD, Through),
@@ -229,9 +234,21 @@ pub(crate) const FILES: &[Row] = &[
     ),
     row("cgroup-leave", &[EACCES, EROFS, ENOENT], &[CgroupReadOnly, UserNamespace], Perhaps(&[ENOENT])),
     row("cgroup-new", &[EACCES, EROFS, ENOENT], &[CgroupReadOnly, UserNamespace], Perhaps(&[ENOENT])),
-    row("cgroup-limit", &[EACCES, EROFS, ENOENT], &[CgroupReadOnly, UserNamespace], ABSENT),
+    // A v2 host mounted with nsdelegate lets nobody change the limits of a namespace's own root.
+    row(
+        "cgroup-limit",
+        &[EACCES, EROFS, ENOENT],
+        &[CgroupReadOnly, UserNamespace],
+        Perhaps(&[ENOENT, EPERM]),
+    ),
     row("cgroup-path", &[ENODATA], &[CgroupNamespace], Through),
-    row("release-agent", &[EPERM, EACCES, ENOENT, EBUSY], FCU, Perhaps(&[ENOENT, EBUSY, EINVAL])),
+    // A kernel without these controllers of v1 doesn't know them, or says that they are v2's.
+    row(
+        "release-agent",
+        &[EPERM, EACCES, ENOENT, EBUSY, EINVAL],
+        FCU,
+        Perhaps(&[ENOENT, EBUSY, EINVAL, EPERM]),
+    ),
     row("oom-score", &[EACCES], CU, Perhaps(&[EACCES])),
     row("device-memory", &[ENOENT], &[], Elsewhere("/dev holds the minimum", &[ENOENT])),
     row("device-messages", &[ENOENT], &[], Elsewhere("/dev holds the minimum", &[ENOENT])),
@@ -303,6 +320,12 @@ pub(crate) const EXHAUSTION: &[Row] = &[
 /// All that need no more than a box.
 pub(crate) const PLAIN: &[&[Row]] =
     &[MOUNTS, NAMESPACES, INIT, KERNEL, TABLES, FILES, RIGHTS, SHARED, EXHAUSTION];
+
+/// What has an answer only where scratch is in memory.
+pub(crate) const OF_SCRATCH_IN_MEMORY: &[&str] = &["exhaust-scratch={scratch}", "exhaust-inodes=16384"];
+
+/// Of those, what a kernel may refuse all the same, and how: Debian's count processor events for root of the host alone.
+pub(crate) const OR_REFUSED: &[(&str, i32)] = &[("perf", EACCES)];
 
 /// What gets through with every capability kept, on the box's own namespaces and no further. All others are stopped as
 /// without any.
