@@ -63,8 +63,12 @@ pub(crate) fn wait_for(child: i32) -> ! {
     loop {
         match wait_signal() {
             libc::SIGCHLD => reap(child),
-            // SAFETY: no memory is passed; the child isn't reaped yet, so the number is still its own.
-            _ => drop(unsafe { libc::kill(child, libc::SIGKILL) }),
+            // SAFETY: no memory is passed; the child isn't reaped yet, so the number is still its own. First what it
+            // started and kept in its group, such as a shell's commands.
+            _ => unsafe {
+                libc::kill(-child, libc::SIGKILL);
+                libc::kill(child, libc::SIGKILL);
+            },
         }
     }
 }

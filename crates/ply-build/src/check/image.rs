@@ -2,7 +2,7 @@
 
 use super::{CheckReport, Level, Subject, entrypoint_finding, policy};
 use crate::BuildError;
-use ply_image::{EntryKind, Image, ImageError};
+use ply_image::{Image, ImageError};
 use ply_manifest::{Arch, ImageName, Kind, Lock, Manifest, PackageName, Policy};
 use ply_source::Fetcher;
 use std::path::Path;
@@ -109,6 +109,10 @@ fn structure(report: &mut CheckReport, image: &Image, manifest: &Manifest) -> bo
             return false;
         }
     };
+    // What the store refuses, a run refuses too.
+    if let Err(error) = image.check() {
+        report.error("structure", error.to_string(), error.hint());
+    }
     let has = |path: &str| entries.iter().any(|e| e.path == Path::new(path));
     let fat = has("bin") || has("usr");
     let (name, version) = (&manifest.package.name, &manifest.package.version);
@@ -126,12 +130,6 @@ fn structure(report: &mut CheckReport, image: &Image, manifest: &Manifest) -> bo
             report.add("structure", Level::Warning, message, None);
         }
         _ => {}
-    }
-    let special = entries.iter().filter(|e| matches!(e.stat.kind, EntryKind::Device | EntryKind::Socket));
-    let special: Vec<String> = special.map(|e| format!("/{}", e.path.display())).collect();
-    if !special.is_empty() {
-        let message = format!("devices and sockets in an image do nothing: {}", special.join(", "));
-        report.add("structure", Level::Warning, message, None);
     }
     if manifest.kind() == Kind::App && !fat {
         let set = entries.iter().filter(|e| e.stat.is_file() && e.stat.mode & 0o6000 != 0);
