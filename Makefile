@@ -45,7 +45,7 @@ check: tools
 	tools/audit
 
 # The figures of the README, each beside a peer in the same run.
-bench: build fixtures
+bench: tools build fixtures
 	cargo build --release -p ply-bench
 	$(dir $(PLY))ply-bench prepare
 	PLY_BIN=$(PLY) PLY_TEST_CACHE=$(CACHE) tools/world $(dir $(PLY))ply-bench

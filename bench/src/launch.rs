@@ -229,6 +229,21 @@ impl World {
         Ok(new)
     }
 
+    /// Root's own, with its apps.
+    pub(crate) fn for_root(name: &str) -> Result<Self> {
+        let cache = std::env::var_os("PLY_TEST_CACHE").map_or_else(|| PathBuf::from(".cache"), PathBuf::from);
+        let registry = cache
+            .join("registry")
+            .canonicalize()
+            .context("no minted packages: `make fixtures` makes them")?;
+        Self::new(&program()?, &registry, name, None)
+    }
+
+    /// A path in its folder.
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        self.dir.join(path)
+    }
+
     fn give(&self, path: &str) -> Result<()> {
         if let Some((uid, gid)) = self.user {
             chown(self.dir.join(path), Some(uid), Some(gid))?;

@@ -1,4 +1,4 @@
-//! `cargo run --release -p ply-bench -- [pack|extract|resolve|launch] [--check] [--rounds N]`: everything where nothing is named.
+//! `cargo run --release -p ply-bench -- [pack|extract|resolve|launch|roll] [--check] [--rounds N]`: everything where nothing is named.
 
 mod docker;
 mod extract;
@@ -6,6 +6,7 @@ mod launch;
 mod many;
 mod pack;
 mod resolve;
+mod roll;
 mod tree;
 
 use anyhow::{Result, bail};
@@ -20,8 +21,13 @@ pub(crate) struct Options {
 /// A measurement by its name.
 type Bench = (&'static str, fn(&Options) -> Result<Vec<Row>>);
 
-const BENCHES: &[Bench] =
-    &[("pack", pack::run), ("extract", extract::run), ("resolve", resolve::run), ("launch", launch::run)];
+const BENCHES: &[Bench] = &[
+    ("pack", pack::run),
+    ("extract", extract::run),
+    ("resolve", resolve::run),
+    ("launch", launch::run),
+    ("roll", roll::run),
+];
 
 fn main() -> Result<()> {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
@@ -32,6 +38,7 @@ fn main() -> Result<()> {
         // What needs a network is made beforehand: there is none where the measurements run.
         Some("prepare") => return tree::debian().map(drop),
         Some(resolve::CHILD) => return resolve::child(&args[1..]),
+        Some(roll::APP) => return roll::inside(&args[1..]),
         _ => {}
     }
     let check = args.iter().any(|a| a == "--check");

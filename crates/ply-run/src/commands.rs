@@ -1,11 +1,11 @@
-//! Commands to an app that runs, or that ran: `stop` and `rm`.
+//! Commands to an app that runs, or that ran.
 
 use crate::logs::InstanceName;
 use crate::state::{self, InstanceState};
 use crate::volume_store::{VolumeChoice, VolumeRow, remove_volumes, volumes};
-use crate::{RunError, control, installed};
-use ply_image::Dirs;
-use ply_manifest::RunName;
+use crate::{Context, RunError, control, installed, target};
+use ply_image::{Dirs, Entry};
+use ply_manifest::{RunName, Span, Target};
 use ply_sandbox::Ids;
 use std::time::{Duration, Instant};
 
@@ -63,6 +63,85 @@ pub fn restart(dirs: &Dirs, app: &RunName, each: &mut dyn FnMut(&str)) -> Result
     command(dirs, app, ("restart", ""), each)
 }
 
+/// Has a running app go back to scaling by itself, from the number that its run decides.
+pub fn unpin(dirs: &Dirs, app: &RunName) -> Result<String, RunError> {
+    command(dirs, app, ("scale", "auto"), &mut |_| ())
+}
+
+/// Brings an image into the store and has a running app go over to it, slot by slot; waits for the end of it.
+/// Without a name it is the app that the image is of. Each new instance has `timeout` to become healthy, or what its
+/// manifest gives. Gives what was done, in one sentence.
+///
+/// # Errors
+/// Nothing runs under the name; the image can't be had or is refused; a new instance did not become healthy: then
+/// every slot has what it had before.
+pub fn deploy(
+    target: &Target,
+    name: Option<&RunName>,
+    timeout: Option<Span>,
+    context: &Context,
+    each: &mut dyn FnMut(&str),
+) -> Result<String, RunError> {
+    if let Some(name) = name {
+        running(&context.dirs, name.as_str()).map_err(|e| not_yet(e, &target.to_string(), name))?;
+    }
+    let (entries, locks) = target::bring(target, context)?;
+    let app = &entries[0];
+    let own = RunName::from_package(&app.name.name);
+    let name = name.unwrap_or(&own);
+    let done =
+        deploy_entry(app, name, timeout, context, each).map_err(|e| not_yet(e, &target.to_string(), name));
+    drop(locks);
+    done
+}
+
+/// Deploys the image that an app had before its present one.
+///
+/// # Errors
+/// As [`deploy`]; there was none.
+pub fn rollback(
+    app: &RunName,
+    timeout: Option<Span>,
+    context: &Context,
+    each: &mut dyn FnMut(&str),
+) -> Result<String, RunError> {
+    running(&context.dirs, app.as_str())?;
+    let previous = installed::installed(&context.dirs, app)?.and_then(|i| i.previous);
+    let Some(previous) = previous else {
+        return Err(RunError::refused(
+            format!("{app} had no other image before"),
+            format!("deploy the one that you want: ply deploy IMAGE --name {app}"),
+        ));
+    };
+    let entry = target::known(app, &previous.image, previous.digest, context)?;
+    deploy_entry(&entry, app, timeout, context, each)
+}
+
+fn deploy_entry(
+    entry: &Entry,
+    name: &RunName,
+    timeout: Option<Span>,
+    context: &Context,
+    each: &mut dyn FnMut(&str),
+) -> Result<String, RunError> {
+    let mut text = entry.image.display().to_string();
+    if let Some(timeout) = timeout {
+        text.push_str(&format!("\ntimeout={timeout}"));
+    }
+    command(&context.dirs, name, ("deploy", &text), each)
+}
+
+/// Nothing runs there yet: the first start is a run.
+fn not_yet(error: RunError, target: &str, name: &RunName) -> RunError {
+    match error {
+        RunError::NotRunning(app) => RunError::refused(
+            format!("nothing runs under the name {app}, so there is nothing to deploy to"),
+            format!("start it: ply run {target} --name {name}"),
+        ),
+        other => other,
+    }
+}
+
 fn command(
     dirs: &Dirs,
     app: &RunName,
@@ -73,10 +152,14 @@ fn command(
     let answer = control::ask(dirs, app, verb, ANSWER, &|| !state::alive(parent), each)?;
     match answer {
         Some(answer) if answer.ok => Ok(answer.message),
-        Some(answer) => Err(RunError::Refused {
-            message: answer.message,
-            hint: Some(format!("see what it wrote: ply logs {app}")),
-        }),
+        Some(answer) => {
+            let lines = answer.lines.iter().map(|line| format!("\n    {line}"));
+            let evidence = format!("see what happened: ply why {app}");
+            Err(RunError::Refused {
+                message: std::iter::once(answer.message).chain(lines).collect(),
+                hint: Some(answer.hint.unwrap_or(evidence)),
+            })
+        }
         None => Err(RunError::plain(format!("{app} ended before it was done"))),
     }
 }

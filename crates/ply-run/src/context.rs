@@ -31,14 +31,18 @@ impl Context {
         (self.say)(line);
     }
 
-    /// A path of the command line, made absolute: `~` is the caller's home, relative ones are against its folder.
     pub(crate) fn path(&self, path: &Path) -> PathBuf {
-        if let Ok(rest) = path.strip_prefix("~")
-            && let Some(home) = std::env::var_os("HOME")
-        {
-            return PathBuf::from(home).join(rest);
-        }
-        let joined = self.cwd.join(path);
-        joined.components().filter(|c| *c != std::path::Component::CurDir).collect()
+        from_folder(&self.cwd, path)
     }
+}
+
+/// A path of the command line, made absolute: `~` is the caller's home, relative ones are against its folder.
+pub(crate) fn from_folder(folder: &Path, path: &Path) -> PathBuf {
+    if let Ok(rest) = path.strip_prefix("~")
+        && let Some(home) = std::env::var_os("HOME")
+    {
+        return PathBuf::from(home).join(rest);
+    }
+    let joined = folder.join(path);
+    joined.components().filter(|c| *c != std::path::Component::CurDir).collect()
 }

@@ -6,12 +6,13 @@ use crate::RunError;
 use crate::files::{make_dir, read_json, write_json, write_whole};
 use crate::installed::app_dir;
 use ply_image::Dirs;
-use ply_manifest::RunName;
+use ply_manifest::{RunName, Span};
 use rustix::fs::inotify;
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -26,8 +27,12 @@ pub(crate) enum Ask {
     Stop,
     /// `scale`: so many instances.
     Scale(u32),
+    /// `scale` with `auto`: as many as the run decides by itself.
+    Unpin,
     /// `restart`: every instance anew, one after the other.
     Restart,
+    /// `deploy`: every instance anew from the image at this path; each has so long to become healthy.
+    Deploy { image: PathBuf, timeout: Option<Span> },
     /// Nothing that can be acted on: why.
     Wrong(String),
 }
@@ -41,13 +46,35 @@ impl Ask {
             "restart" => Self::Restart,
             "scale" => match text.map(str::parse) {
                 Ok(Ok(number)) => Self::Scale(number),
-                _ if text == Ok("auto") => {
-                    Self::Wrong("this version of ply can't do it yet: scale auto".to_owned())
-                }
-                _ => Self::Wrong("scale takes a number of instances, as in 3".to_owned()),
+                _ if text == Ok("auto") => Self::Unpin,
+                _ => Self::Wrong("scale takes a number of instances, as in 3, or auto".to_owned()),
             },
+            "deploy" => Self::deploy(contents),
             _ => Self::Wrong(format!("this version of ply doesn't act on {verb:?}")),
         }
+    }
+
+    /// The path of an image, and on a line of its own, where it is wanted, `timeout=60s`.
+    fn deploy(contents: &[u8]) -> Self {
+        let mut lines = contents.split(|b| *b == b'\n');
+        let path = lines.next().unwrap_or_default().trim_ascii();
+        let rest: Vec<&[u8]> = lines.map(<[u8]>::trim_ascii).filter(|l| !l.is_empty()).collect();
+        let image = PathBuf::from(std::ffi::OsStr::from_bytes(path));
+        if !image.is_absolute() || path.contains(&0) {
+            return Self::Wrong("deploy takes the absolute path of an image file".to_owned());
+        }
+        let timeout = match rest[..] {
+            [] => None,
+            [line] => match std::str::from_utf8(line).ok().and_then(|l| l.strip_prefix("timeout=")) {
+                Some(span) => match span.parse() {
+                    Ok(span) => Some(span),
+                    Err(_) => return Self::Wrong(format!("deploy: {span:?} is not a time, as 60s is one")),
+                },
+                None => return Self::Wrong("deploy: its second line may say timeout=60s".to_owned()),
+            },
+            _ => return Self::Wrong("deploy takes a path, and a line timeout=60s".to_owned()),
+        };
+        Self::Deploy { image, timeout }
     }
 }
 
@@ -69,6 +96,12 @@ pub struct ControlResult {
     pub ok: bool,
     /// One sentence.
     pub message: String,
+    /// The next thing to type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// The last lines of the instance that it failed at.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<String>,
     /// What was done on the way, a line each.
     #[serde(default)]
     pub steps: Vec<String>,
@@ -77,7 +110,7 @@ pub struct ControlResult {
 impl ControlResult {
     /// An answer without steps.
     pub(crate) fn now(ok: bool, message: impl Into<String>) -> Self {
-        Self { done: true, ok, message: message.into(), steps: Vec::new() }
+        Self { done: true, ok, message: message.into(), hint: None, lines: Vec::new(), steps: Vec::new() }
     }
 }
 
@@ -149,15 +182,26 @@ impl Control {
             return None;
         }
         let path = self.dir.join(name);
-        let meta = std::fs::symlink_metadata(&path).ok().filter(std::fs::Metadata::is_file)?;
+        let meta = std::fs::symlink_metadata(&path).ok()?;
         let (verb, id) = name.split_once('.').unwrap_or((name, ""));
-        let ask = match std::fs::read(&path) {
-            _ if meta.len() > COMMAND_MAX => Ask::Wrong(format!("{name:?} is too long for a command")),
-            Ok(contents) => Ask::read(verb, &contents),
-            Err(why) => Ask::Wrong(format!("{name:?} can't be read: {why}")),
+        let well = id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b)) && id.len() <= 64;
+        if meta.is_dir() {
+            // Only what was put in its place is: the folder of the results belongs here.
+            return None;
+        }
+        let ask = if !meta.is_file() {
+            Ask::Wrong(format!("{name:?} is no plain file"))
+        } else if !well {
+            Ask::Wrong(format!("{name:?}: behind the dot stand letters, digits, - and _, 64 at most"))
+        } else if meta.len() > COMMAND_MAX {
+            Ask::Wrong(format!("{name:?} is too long for a command"))
+        } else {
+            match std::fs::read(&path) {
+                Ok(contents) => Ask::read(verb, &contents),
+                Err(why) => Ask::Wrong(format!("{name:?} can't be read: {why}")),
+            }
         };
         let _ = std::fs::remove_file(path);
-        let well = id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b)) && id.len() <= 64;
         Some(Command { ask, id: if well { id.to_owned() } else { String::new() } })
     }
 
@@ -295,9 +339,12 @@ mod tests {
         let _watch = control.watch().unwrap();
         let long = "3".repeat(5000);
         for (name, contents, why) in [
-            ("scale", "three", "scale takes a number of instances, as in 3"),
-            ("scale.x", "", "scale takes a number of instances, as in 3"),
-            ("scale", "auto\n", "this version of ply can't do it yet: scale auto"),
+            ("scale", "three", "scale takes a number of instances, as in 3, or auto"),
+            ("scale.x", "", "scale takes a number of instances, as in 3, or auto"),
+            ("deploy", "web.img", "deploy takes the absolute path of an image file"),
+            ("deploy", "/web.img\ntimeout=soon", "deploy: \"soon\" is not a time, as 60s is one"),
+            ("deploy", "/web.img\nfast", "deploy: its second line may say timeout=60s"),
+            ("deploy", "/a.img\ntimeout=1s\ntimeout=2s", "deploy takes a path, and a line timeout=60s"),
             ("scale", long.as_str(), "\"scale\" is too long for a command"),
             ("dance.7", "", "this version of ply doesn't act on \"dance\""),
         ] {
@@ -307,8 +354,17 @@ mod tests {
             assert_eq!(taken[0].ask, Ask::Wrong(why.to_owned()));
         }
         std::fs::write(dir.join(".hidden"), "").unwrap();
-        std::os::unix::fs::symlink("/etc/hostname", dir.join("scale")).unwrap();
         assert!(control.take().is_empty());
+        // Neither followed nor opened, and gone.
+        std::os::unix::fs::symlink("/etc/hostname", root.path().join("link")).unwrap();
+        std::fs::rename(root.path().join("link"), dir.join("scale")).unwrap();
+        assert_eq!(control.take()[0].ask, Ask::Wrong("\"scale\" is no plain file".to_owned()));
+        assert!(std::fs::symlink_metadata(dir.join("scale")).is_err());
+        std::fs::write(dir.join("scale.a b"), "3").unwrap();
+        let taken = control.take();
+        assert!(
+            matches!(&taken[0], Command { ask: Ask::Wrong(why), id } if why.contains("behind the dot") && id.is_empty())
+        );
         // Seen as soon as it is whole, not when it is only there.
         let open = std::fs::File::create(dir.join("restart.1")).unwrap();
         assert!(control.take().is_empty());

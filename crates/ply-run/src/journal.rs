@@ -111,6 +111,8 @@ impl Event {
             }
             "leave" => format!("leaves, with {} connections", number("connections")),
             "exit" => self.exit_words(),
+            "deployed" => format!("deployed: {}", text("image")),
+            "deploy_failed" => format!("deploy failed: {}", text("why")),
             "command" => {
                 let refused = if self.0["ok"] == false { "refused or failed: " } else { "" };
                 format!("command {}: {refused}{}", text("verb"), text("message"))
@@ -315,6 +317,14 @@ mod tests {
             (
                 json!({"event": "command", "verb": "scale", "ok": true, "message": "a goes"}),
                 "command scale: a goes",
+            ),
+            (
+                json!({"event": "deployed", "image": "a-2.0.0-linux-x64.img"}),
+                "deployed: a-2.0.0-linux-x64.img",
+            ),
+            (
+                json!({"event": "deploy_failed", "why": "a.1 ended with exit code 1 before it was healthy"}),
+                "deploy failed: a.1 ended with exit code 1 before it was healthy",
             ),
             (json!({"event": "leave", "connections": 2}), "leaves, with 2 connections"),
         ] {

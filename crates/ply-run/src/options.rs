@@ -7,7 +7,7 @@ use ply_manifest::{
 };
 use std::fmt;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// What to run.
@@ -144,6 +144,78 @@ impl RunOptions {
         Ok(())
     }
 
+    /// The flags as words that give these options again, from any folder: relative paths are made absolute against
+    /// `cwd`. Without what stands behind `--`, which comes last.
+    ///
+    /// # Errors
+    /// [`RunError::Usage`] for what only the present caller can give: `-e KEY`, `-t`, `-d`.
+    pub fn to_flags(&self, cwd: &Path) -> Result<Vec<String>, RunError> {
+        let mut words = Vec::new();
+        let mut flag = |name: &str, value: String| words.push(format!("--{name}={value}"));
+        let path = |path: &Path| crate::context::from_folder(cwd, path).display().to_string();
+        for env in &self.env {
+            match env {
+                EnvFlag::Set(key, value) => flag("env", format!("{key}={value}")),
+                EnvFlag::FromCaller(key) => {
+                    return Err(RunError::usage(
+                        format!("-e {key}: there will be no caller to take the value from"),
+                        format!("write -e {key}=VALUE, or a file for --env-file"),
+                    ));
+                }
+            }
+        }
+        if self.terminal || self.detach {
+            return Err(RunError::usage(
+                format!("{} is for somebody who is there", if self.terminal { "-t" } else { "-d" }),
+                "leave it out",
+            ));
+        }
+        let mut each = |name: &str, values: Vec<String>| values.into_iter().for_each(|v| flag(name, v));
+        fn texts<T: ToString>(values: &[T]) -> Vec<String> {
+            values.iter().map(ToString::to_string).collect()
+        }
+        fn text<T: ToString>(value: &Option<T>) -> Vec<String> {
+            value.iter().map(ToString::to_string).collect()
+        }
+        each("env-file", self.env_files.iter().map(|p| path(p)).collect());
+        each("publish", texts(&self.publish));
+        each("domain", self.domains.clone());
+        each("volume", texts(&self.volumes));
+        let link = |l: &LinkFlag| LinkFlag { host: path(Path::new(&l.host)), ..l.clone() }.to_string();
+        each("link", self.links.iter().map(link).collect());
+        each("after", self.after.clone());
+        each("after-timeout", text(&self.after_timeout));
+        each("scale", text(&self.scale));
+        each("source", text(&self.source));
+        each("egress", text(&self.egress));
+        each("egress-allow", self.egress_allow.clone());
+        each("network", text(&self.network));
+        each("dns", texts(&self.dns));
+        each("add-host", texts(&self.add_hosts));
+        each("device", self.devices.iter().map(|p| p.display().to_string()).collect());
+        each("entrypoint", text(&self.entrypoint));
+        each("user", text(&self.user));
+        each("workdir", text(&self.workdir));
+        each("stop-signal", text(&self.stop_signal));
+        each("stop-timeout", text(&self.stop_timeout));
+        each("drain", text(&self.drain));
+        each("capabilities", text(&self.capabilities));
+        each("mem", text(&self.mem));
+        each("cpu", text(&self.cpu));
+        each("pids", text(&self.pids));
+        each("restart", text(&self.restart));
+        each("param", texts(&self.params));
+        each("set", texts(&self.set));
+        let switches = [
+            ("--grant-links", self.grant_links),
+            ("--insecure-source", self.insecure_source),
+            ("--no-init", self.no_init),
+            ("--privileged", self.privileged),
+        ];
+        words.extend(switches.iter().filter(|(_, on)| *on).map(|(name, _)| (*name).to_owned()));
+        Ok(words)
+    }
+
     /// `--restart`, if given.
     pub(crate) fn restart_policy(&self) -> Result<Option<RestartPolicy>, RunError> {
         Ok(Some(match self.restart.as_deref() {
@@ -244,6 +316,15 @@ pub(crate) fn is_volume_name(text: &str) -> bool {
         && text.as_bytes().first().is_some_and(u8::is_ascii_alphanumeric)
 }
 
+impl fmt::Display for VolumeFlag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Some(name) => write!(f, "{name}:{}", self.path),
+            None => f.write_str(&self.path),
+        }
+    }
+}
+
 /// An absolute path inside, without doubled or trailing slashes; `None` for `/`, relative ones and `..`.
 pub(crate) fn absolute(path: &str) -> Option<String> {
     if !path.starts_with('/') || path.contains('\0') {
@@ -323,6 +404,15 @@ impl FromStr for NetworkFlag {
     }
 }
 
+impl fmt::Display for NetworkFlag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "none",
+            Self::Host => "host",
+        })
+    }
+}
+
 /// `--add-host NAME:IP`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddHost {
@@ -348,6 +438,12 @@ impl FromStr for AddHost {
             return Err(wrong());
         }
         Ok(Self { name: name.to_owned(), ip: ip.parse().map_err(|_| wrong())? })
+    }
+}
+
+impl fmt::Display for AddHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.name, self.ip)
     }
 }
 
@@ -388,6 +484,17 @@ impl FromStr for UserFlag {
     }
 }
 
+impl fmt::Display for UserFlag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Triple(user) => write!(f, "{user}"),
+            Self::Name(name) => f.write_str(name),
+            Self::Ids(uid, None) => write!(f, "{uid}"),
+            Self::Ids(uid, Some(gid)) => write!(f, "{uid}:{gid}"),
+        }
+    }
+}
+
 /// `--entrypoint`: one word is a program, a text is a shell line as in a manifest, `["a", "b"]` is an argv.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntrypointFlag(pub ply_manifest::Entrypoint);
@@ -420,6 +527,15 @@ impl FromStr for EntrypointFlag {
     }
 }
 
+impl fmt::Display for EntrypointFlag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            ply_manifest::Entrypoint::Argv(argv) => write!(f, "{}", serde_json::json!(argv)),
+            ply_manifest::Entrypoint::Shell(line) => f.write_str(line),
+        }
+    }
+}
+
 /// `--param K=V` and `--set KEY=VALUE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyValue {
@@ -439,6 +555,12 @@ impl FromStr for KeyValue {
             }
             _ => Err(NounError::new(format!("{s:?} is not KEY=VALUE")).hint("write a key, =, and its value")),
         }
+    }
+}
+
+impl fmt::Display for KeyValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.key, self.value)
     }
 }
 

@@ -4,18 +4,19 @@
 
 mod deeds;
 
+use crate::RunError;
 use crate::control::Control;
+use crate::decide::{Asked, Loaded};
 use crate::detach::Reporter;
+use crate::notify::Notify;
 use crate::pool::Pool;
 use crate::pump;
-use crate::run::Volumes;
 use crate::signals::Signals;
 use crate::streams::Streams;
-use crate::supervisor::{self, Life, SETTLE};
-use crate::{Plan, RunError};
+use crate::supervisor::{self, Life, SETTLE, Ticket};
 use deeds::Deeds;
 use ply_image::Dirs;
-use ply_manifest::Digest;
+use ply_manifest::{Digest, RunName};
 use ply_sandbox::{Host, Ids};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -33,14 +34,14 @@ const READY_WAIT: Duration = Duration::from_secs(30);
 
 /// Everything that is ready before the first launch. What is in here is held until the run has ended.
 pub(crate) struct Ready {
-    pub(crate) plan: Plan,
+    pub(crate) name: RunName,
+    /// What the run begins with.
+    pub(crate) first: Loaded,
+    pub(crate) asked: Asked,
     pub(crate) host: Host,
     pub(crate) ids: Ids,
     pub(crate) dirs: Dirs,
     pub(crate) cgroup_parent: PathBuf,
-    pub(crate) digests: Vec<Digest>,
-    /// The host folders of each slot's volumes.
-    pub(crate) volumes: Volumes,
     /// Listeners, with the place of their port in the plan.
     pub(crate) listeners: Vec<(usize, OwnedFd)>,
     pub(crate) control: Rc<Control>,
@@ -56,6 +57,8 @@ pub(crate) enum Event {
     Answer(Life, bool),
     /// The last connection of one that leaves has ended.
     Idle(Life),
+    /// The image of a deploy is in the store with its layers, by their digests; or why not.
+    Prepared(Ticket, Result<Vec<Digest>, RunError>),
     /// A signal or a control file may be there.
     Look,
     /// Ctrl-], three times.
@@ -98,21 +101,19 @@ fn allow_descriptors() {
 async fn watch(mut ready: Ready, signals: Signals, reporter: Option<Reporter>) -> Result<u8, RunError> {
     let failed = |why: std::io::Error| RunError::plain(format!("the run parent can't work: {why}"));
     let (send, mut events) = unbounded_channel();
-    let gate_port = ready.plan.health.map(|h| h.port);
-    let pool = Rc::new(Pool::new(ready.dirs.clone(), gate_port, send.clone(), Rc::clone(&ready.say)));
+    let pool = Rc::new(Pool::new(ready.dirs.clone(), send.clone(), Rc::clone(&ready.say)));
     let tell = send.clone();
     when_readable(signals.descriptor().map_err(failed)?, move || tell.send(Event::Look).is_ok())
         .map_err(failed)?;
-    let streams = Streams::new(&ready.plan, reporter.is_some()).map_err(failed)?;
+    let streams = Streams::new(&ready.first.plan, reporter.is_some()).map_err(failed)?;
     let listeners = std::mem::take(&mut ready.listeners);
     let started = SystemTime::now();
-    let scale = ready.plan.scale;
+    let scale = ready.first.plan.scale;
     let mut deeds = Deeds::new(ready, Rc::clone(&pool), streams, send.clone());
     // A run is all of its slots or none: what doesn't start takes along whatever has.
     deeds.tell(supervisor::Event::Begin(scale)).inspect_err(|_| pool.clear())?;
     for (n, listener) in listeners {
-        let port = deeds.ready.plan.publish[n].instance_port;
-        spawn_local(crate::relay::serve(listener, port, Rc::clone(&pool)));
+        spawn_local(crate::relay::serve(listener, n, Rc::clone(&pool)));
     }
     let background = reporter.is_some();
     let (watched, tell) = (Rc::clone(&deeds.control), send.clone());
@@ -131,19 +132,23 @@ async fn watch(mut ready: Ready, signals: Signals, reporter: Option<Reporter>) -
     });
 
     let mut interrupts = 0;
-    let mut waits = reporter.map(|reporter| (reporter, Instant::now() + READY_WAIT + SETTLE));
+    let mut waits = reporter;
+    // Once it is known how the instances came up, or nobody should wait longer for that.
+    let mut ready_by = Some(Instant::now() + READY_WAIT + SETTLE);
+    let mut notify = Notify::from_env();
     loop {
-        if let Some((_, until)) = &waits
-            && (deeds.sup.settled().is_some() || deeds.sup.is_stopping() || Instant::now() >= *until)
-            && let Some((reporter, _)) = waits.take()
-        {
-            report(reporter, &deeds, started).await;
+        let (now, stopping) = (Instant::now(), deeds.sup.is_stopping());
+        if deeds.sup.settled().is_some() || stopping || ready_by.is_some_and(|by| now >= by) {
+            ready_by = None;
+            if let Some(reporter) = waits.take() {
+                report(reporter, &deeds, started).await;
+            }
         }
+        notify.update(now, ready_by.is_none(), stopping, || deeds.status());
         if deeds.sup.is_over() {
             break;
         }
-        let patience = waits.as_ref().map(|(_, until)| *until);
-        let wake = [deeds.wake(), patience].into_iter().flatten().min();
+        let wake = [deeds.wake(), ready_by, notify.wake()].into_iter().flatten().min();
         let event = tokio::select! {
             event = events.recv() => event,
             // What has happened by now comes before what the time has come for.
@@ -157,6 +162,7 @@ async fn watch(mut ready: Ready, signals: Signals, reporter: Option<Reporter>) -
             Some(Event::Ended(life)) => deeds.ended(life)?,
             Some(Event::Answer(life, yes)) => deeds.tell(supervisor::Event::Answer { life, yes })?,
             Some(Event::Idle(life)) => deeds.tell(supervisor::Event::Drained(life))?,
+            Some(Event::Prepared(ticket, prepared)) => deeds.prepared(ticket, prepared)?,
             Some(Event::StopKeys) => deeds.tell(supervisor::Event::Stop)?,
             Some(Event::Look) => {
                 while let Some(signal) = signals.next() {
@@ -182,11 +188,12 @@ async fn watch(mut ready: Ready, signals: Signals, reporter: Option<Reporter>) -
         (_, _, true) => Some(Duration::from_secs(2)),
         _ => None,
     };
-    let Deeds { streams, ready, .. } = deeds;
+    let stop_signal = deeds.current().plan.stop_signal.number();
+    let Deeds { streams, held, .. } = deeds;
     streams.finish(&signals, patience).await;
-    let code = exit_code(&pool.codes(), stopped, ready.plan.stop_signal.number());
+    let code = exit_code(&pool.codes(), stopped, stop_signal);
     pool.clear();
-    drop(ready.held);
+    drop(held);
     Ok(code)
 }
 
@@ -220,14 +227,14 @@ pub(crate) fn when_readable(fd: OwnedFd, mut each: impl FnMut() -> bool + 'stati
 
 /// `-d`: the app is ready, or won't be soon: lets the command go.
 async fn report(reporter: Reporter, deeds: &Deeds, started: SystemTime) {
-    let name = &deeds.ready.plan.name;
+    let name = &deeds.name;
     if deeds.sup.is_over() {
         let codes = deeds.pool.codes();
         let code = exit_code(&codes, false, 0);
         deeds.streams.settle(SETTLE).await;
         // Of the slot that gives the code; what an earlier run of this name wrote is none of its lines.
         let slot = codes.iter().position(|c| *c != 0).map_or(1, |n| n as u32 + 1);
-        let lines = crate::logs::last_lines(&deeds.ready.dirs, name.as_str(), slot, started, 5);
+        let lines = crate::logs::last_lines(&deeds.dirs, name.as_str(), slot, started, 5);
         let message = format!("{name} ended at once, with exit code {code}{lines}");
         if code == 0 {
             reporter.running(vec![message]);
@@ -239,7 +246,7 @@ async fn report(reporter: Reporter, deeds: &Deeds, started: SystemTime) {
         return;
     }
     let mut lines = vec![format!("{name} runs in the background")];
-    match (deeds.sup.settled(), deeds.ready.plan.health) {
+    match (deeds.sup.settled(), deeds.current().plan.health) {
         (Some(silent), Some(health)) => {
             for slot in silent {
                 lines.push(format!("nothing listens on port {} in {name}.{slot} yet", health.port));

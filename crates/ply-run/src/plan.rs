@@ -141,6 +141,8 @@ pub struct PlannedLimits {
 pub struct Plan {
     /// The identity.
     pub name: RunName,
+    /// What it is, in the manifest's words; empty where there are none.
+    pub description: String,
     /// The image.
     pub image: ImageName,
     /// Its digest.
@@ -306,6 +308,7 @@ pub fn plan(input: &PlanInput<'_>) -> Result<Plan, RunError> {
     let (files, folders) = scratch(&user);
     Ok(Plan {
         name,
+        description: manifest.package.description.clone().unwrap_or_default(),
         image: own.name.clone(),
         digest: own.digest,
         scale,

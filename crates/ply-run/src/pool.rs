@@ -21,6 +21,15 @@ use tokio::sync::mpsc::UnboundedSender;
 /// How long after its start an instance that refuses connections is not spoken of.
 const STARTING_MS: u64 = 3_000;
 
+/// Which ports of an instance matter.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Doors {
+    /// The port whose answer makes it healthy.
+    pub(crate) gate: Option<u16>,
+    /// Where each published port leads to, in the plan's order.
+    pub(crate) published: Vec<u16>,
+}
+
 /// One slot.
 struct Slot {
     life: Life,
@@ -28,6 +37,7 @@ struct Slot {
     instance: Option<Instance>,
     /// What its state file says.
     state: InstanceState,
+    doors: Doors,
     /// Healthy: it gets connections.
     joined: bool,
     /// It shall end: it gets no connection in any case.
@@ -78,8 +88,6 @@ const BATCH_MAX: usize = 32;
 pub(crate) struct Pool {
     slots: RefCell<BTreeMap<u32, Slot>>,
     dirs: Dirs,
-    /// The port whose answer makes an instance healthy.
-    gate_port: Option<u16>,
     /// The slot that had the last connection.
     turn: Cell<u32>,
     told: RefCell<BTreeSet<(u32, u16)>>,
@@ -89,18 +97,13 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    pub(crate) fn new(
-        dirs: Dirs,
-        gate_port: Option<u16>,
-        tell: UnboundedSender<Event>,
-        say: Rc<dyn Fn(&str)>,
-    ) -> Self {
+    pub(crate) fn new(dirs: Dirs, tell: UnboundedSender<Event>, say: Rc<dyn Fn(&str)>) -> Self {
         let (slots, told, stock) = (RefCell::default(), RefCell::default(), RefCell::default());
-        Self { slots, dirs, gate_port, turn: Cell::new(0), told, stock, tell, say }
+        Self { slots, dirs, turn: Cell::new(0), told, stock, tell, say }
     }
 
     /// Puts a running instance into its slot.
-    pub(crate) fn add(&self, life: Life, instance: Instance, mut state: InstanceState) {
+    pub(crate) fn add(&self, life: Life, instance: Instance, mut state: InstanceState, doors: Doors) {
         state.status = Status::Running;
         state.since_ms = now_ms();
         state.target = Some(instance.target().clone());
@@ -108,20 +111,28 @@ impl Pool {
         let image = state.image.to_string();
         let detail = json!({"image": image, "digest": state.digest, "pid": instance.app().pid});
         journal::event(&self.dirs, state.app.as_str(), Some(state.slot), "start", detail);
-        self.put(life, Some(instance), state, Value::Null);
+        self.put(life, Some(instance), state, doors, Value::Null);
     }
 
     /// An instance that could not be started is one that has ended.
     pub(crate) fn add_failed(&self, life: Life, mut state: InstanceState, code: i32, why: &str) {
         state.exit_code = Some(code);
         let ended = json!({"code": code, "oom": false, "asked": false, "uptime_ms": 0, "error": why});
-        self.put(life, None, state, ended);
+        self.put(life, None, state, Doors::default(), ended);
     }
 
-    fn put(&self, life: Life, instance: Option<Instance>, state: InstanceState, ended: Value) {
-        let load = Rc::default();
-        let slot =
-            Slot { life, instance, state, joined: false, leaves: false, load, started_ms: now_ms(), ended };
+    fn put(&self, life: Life, instance: Option<Instance>, state: InstanceState, doors: Doors, ended: Value) {
+        let slot = Slot {
+            life,
+            instance,
+            state,
+            doors,
+            joined: false,
+            leaves: false,
+            load: Rc::default(),
+            started_ms: now_ms(),
+            ended,
+        };
         self.slots.borrow_mut().insert(life.slot, slot);
     }
 
@@ -150,10 +161,10 @@ impl Pool {
     pub(crate) fn join(&self, life: Life) {
         self.with(life, |slot| {
             slot.joined = true;
-            if self.gate_port.is_some() {
+            if slot.doors.gate.is_some() {
                 slot.state.health = Some("healthy".to_owned());
                 self.save(&slot.state);
-                self.note(slot, "healthy", json!({"port": self.gate_port}));
+                self.note(slot, "healthy", json!({"port": slot.doors.gate}));
             }
         });
     }
@@ -166,7 +177,7 @@ impl Pool {
             slot.state.health = Some("unhealthy".to_owned());
             self.save(&slot.state);
             let listens = slot.instance.as_ref().map(|i| ports::open_inside(i.app().pid));
-            let detail = json!({"port": self.gate_port, "never_answered": never, "listens": listens});
+            let detail = json!({"port": slot.doors.gate, "never_answered": never, "listens": listens});
             self.note(slot, "unhealthy", detail);
         });
     }
@@ -272,6 +283,11 @@ impl Pool {
         }
     }
 
+    /// Milliseconds since 1970 at which a slot's instance was started.
+    pub(crate) fn started_ms(&self, life: Life) -> Option<u64> {
+        self.with(life, |slot| slot.started_ms)
+    }
+
     /// The exit codes, in slot order.
     pub(crate) fn codes(&self) -> Vec<i32> {
         self.slots.borrow().values().filter_map(|s| s.state.exit_code).collect()
@@ -323,6 +339,10 @@ impl Backends for Pool {
         stock.sockets.pop().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
+    fn port(&self, slot: u32, n: usize) -> Option<u16> {
+        self.slots.borrow().get(&slot)?.doors.published.get(n).copied()
+    }
+
     fn count(&self) -> usize {
         let slots = self.slots.borrow();
         match slots.values().filter(|s| s.joined).count() {
@@ -335,7 +355,7 @@ impl Backends for Pool {
         let slots = self.slots.borrow();
         if let Some(slot) = slots.get(&slot)
             && !slot.joined
-            && self.gate_port == Some(port)
+            && slot.doors.gate == Some(port)
         {
             let _ = self.tell.send(Event::Answer(slot.life, true));
         }

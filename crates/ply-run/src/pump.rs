@@ -7,7 +7,7 @@
 
 use crate::ring::{RingWriter, Stream};
 use rustix::fs::{Mode, OFlags};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
@@ -50,6 +50,19 @@ fn register(fd: OwnedFd, interest: Interest) -> Result<AsyncFd<OwnedFd>, (OwnedF
 /// A descriptor whose readiness to be read is waited for.
 pub(crate) fn watched(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     register(fd, Interest::READABLE).map_err(|(_, e)| e)
+}
+
+/// The first line of what somebody else writes, or all of it where there is none.
+pub(crate) async fn read_line(from: OwnedFd) -> io::Result<Vec<u8>> {
+    let from = Waitable::new(from, Interest::READABLE)?;
+    let (mut line, mut buffer) = (Vec::new(), [0_u8; 4096]);
+    loop {
+        let n = from.read(&mut buffer).await?;
+        line.extend_from_slice(&buffer[..n]);
+        if n == 0 || buffer[..n].contains(&b'\n') {
+            return Ok(line);
+        }
+    }
 }
 
 /// A descriptor that is waited for where the kernel can tell, and taken as ready where it can't (files).
@@ -157,14 +170,21 @@ impl Sink {
     }
 }
 
+/// What stands in front of each line of an instance as soon as several share the output.
+#[derive(Clone)]
+pub(crate) struct Prefix {
+    pub(crate) text: String,
+    pub(crate) several: Rc<Cell<bool>>,
+}
+
 /// Where a stream of an instance goes.
 pub(crate) struct Outlet {
     /// The ring of the instance.
     pub(crate) ring: Option<Rc<RefCell<RingWriter>>>,
     /// The caller's output; none in the background.
     pub(crate) sink: Option<Rc<Sink>>,
-    /// What stands in front of each line, where several instances share the output.
-    pub(crate) prefix: Option<String>,
+    /// What stands in front of each line.
+    pub(crate) prefix: Option<Prefix>,
     /// A failing log is said once.
     pub(crate) log_failed: Rc<dyn Fn(io::Error)>,
 }
@@ -188,7 +208,7 @@ pub(crate) async fn pump_out(from: OwnedFd, stream: Stream, outlet: Outlet) -> i
             }
             continue;
         };
-        match &outlet.prefix {
+        match outlet.prefix.as_ref().filter(|p| p.several.get()) {
             None => sink.write_all(&chunk).await?,
             Some(prefix) => {
                 line.extend_from_slice(&chunk);
@@ -199,7 +219,7 @@ pub(crate) async fn pump_out(from: OwnedFd, stream: Stream, outlet: Outlet) -> i
                     None => 0,
                 };
                 let rest = line.split_off(whole);
-                sink.write_all(&prefixed(&line, prefix)).await?;
+                sink.write_all(&prefixed(&line, &prefix.text)).await?;
                 line = rest;
             }
         }
@@ -280,7 +300,9 @@ mod tests {
 
     fn outlet(sink: Option<Rc<Sink>>, prefix: Option<&str>) -> Outlet {
         let log_failed = Rc::new(|e: io::Error| panic!("{e}"));
-        Outlet { ring: None, sink, prefix: prefix.map(str::to_owned), log_failed }
+        let several = Rc::new(Cell::new(true));
+        let prefix = prefix.map(|text| Prefix { text: text.to_owned(), several });
+        Outlet { ring: None, sink, prefix, log_failed }
     }
 
     #[test]

@@ -105,6 +105,8 @@ pub(crate) trait Backends {
     fn next(&self) -> Option<(u32, Self::Hold)>;
     /// A new socket in the network namespace of a slot.
     fn socket(&self, slot: u32, ipv6: bool) -> io::Result<OwnedFd>;
+    /// The port inside a slot that the `n`th published port leads to.
+    fn port(&self, slot: u32, n: usize) -> Option<u16>;
     /// How many there are to choose from.
     fn count(&self) -> usize;
     /// A connection was taken on `port` in `slot`.
@@ -113,10 +115,10 @@ pub(crate) trait Backends {
     fn refused(&self, slot: u32, port: u16);
 }
 
-/// Takes connections of one listener for ever. Each is its own task on this thread.
+/// Takes connections of the listener of the `n`th published port for ever. Each is its own task on this thread.
 pub(crate) async fn serve<B: Backends + 'static>(
     listener: OwnedFd,
-    port: u16,
+    n: usize,
     backends: std::rc::Rc<B>,
 ) -> io::Result<()> {
     let listener = TcpListener::from_std(listener.into())?;
@@ -126,7 +128,7 @@ pub(crate) async fn serve<B: Backends + 'static>(
                 let backends = std::rc::Rc::clone(&backends);
                 tokio::task::spawn_local(async move {
                     // Dropping the client closes it: a reset-free refusal, as an empty pool gives.
-                    if let Some((app, _hold)) = connect(&*backends, port).await {
+                    if let Some((app, _hold)) = connect(&*backends, n).await {
                         relay(&client, &app).await;
                     }
                 });
@@ -146,9 +148,10 @@ pub(crate) async fn serve<B: Backends + 'static>(
 }
 
 /// Connects to the next instance that answers. A dead one is passed over.
-async fn connect<B: Backends>(backends: &B, port: u16) -> Option<(TcpStream, B::Hold)> {
+async fn connect<B: Backends>(backends: &B, n: usize) -> Option<(TcpStream, B::Hold)> {
     for _ in 0..backends.count() {
         let (slot, hold) = backends.next()?;
+        let Some(port) = backends.port(slot, n) else { continue };
         if let Some(stream) = connect_to(backends, slot, port).await {
             backends.connected(slot, port);
             return Some((stream, hold));
@@ -265,6 +268,7 @@ mod tests {
     /// Instances that are this process's own network: their sockets are ordinary ones.
     struct Here {
         count: usize,
+        port: u16,
         at: Cell<u32>,
         refusals: Cell<usize>,
     }
@@ -274,6 +278,9 @@ mod tests {
         fn next(&self) -> Option<(u32, ())> {
             self.at.set(self.at.get() + 1);
             Some((self.at.get(), ()))
+        }
+        fn port(&self, _: u32, _: usize) -> Option<u16> {
+            Some(self.port)
         }
         fn connected(&self, _: u32, _: u16) {}
         fn socket(&self, _: u32, ipv6: bool) -> io::Result<OwnedFd> {
@@ -296,8 +303,8 @@ mod tests {
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             let local = tokio::task::LocalSet::new();
-            let here = Rc::new(Here { count: 1, at: Cell::new(0), refusals: Cell::new(0) });
-            local.block_on(&runtime, serve(std.into(), port, here)).unwrap();
+            let here = Rc::new(Here { count: 1, port, at: Cell::new(0), refusals: Cell::new(0) });
+            local.block_on(&runtime, serve(std.into(), 0, here)).unwrap();
         });
         own
     }

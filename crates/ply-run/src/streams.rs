@@ -9,7 +9,7 @@ use crate::signals::Signals;
 use crate::terminal::{self, RawMode, StopKeys};
 use ply_image::Dirs;
 use ply_sandbox::Stdio;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
@@ -29,6 +29,8 @@ pub(crate) struct Streams {
     terminal: Option<OwnedFd>,
     outputs: Vec<JoinHandle<()>>,
     input: Option<JoinHandle<()>>,
+    /// Whether more than one instance has written to the caller's streams.
+    several: Rc<Cell<bool>>,
     /// The log of each slot, over every start.
     rings: BTreeMap<u32, Rc<RefCell<RingWriter>>>,
 }
@@ -52,6 +54,7 @@ impl Streams {
             terminal: None,
             outputs: Vec::new(),
             input: None,
+            several: Rc::new(Cell::new(plan.scale > 1)),
             rings: BTreeMap::new(),
         })
     }
@@ -115,7 +118,11 @@ impl Streams {
             input.abort();
         }
         let width = plan.scale.to_string().len();
-        let prefix = (plan.scale > 1 || slot > 1).then(|| format!("{}.{slot:<width$} | ", plan.name));
+        self.several.set(self.several.get() || slot > 1);
+        let prefix = (!plan.terminal).then(|| pump::Prefix {
+            text: format!("{}.{slot:<width$} | ", plan.name),
+            several: Rc::clone(&self.several),
+        });
         let failed_once = std::cell::Cell::new(false);
         let log_failed: Rc<dyn Fn(std::io::Error)> = Rc::new(move |e| {
             if !failed_once.replace(true) {

@@ -3,8 +3,8 @@
 //!
 //! `step(now, event)` gives what is to be done, in order. Whoever drives it does all of it before the next event; a
 //! start that doesn't succeed is reported as that instance's end. [`Supervisor::wake`] says when it wants to be
-//! called at the latest. Scale changes, rolls and stops are plans over the same slots (`plans`): a stop goes before
-//! everything, a scale change holds at once, rolls come one after the other.
+//! called at the latest. Scale changes, rolls, deploys and stops are plans over the same slots (`plans`): a stop goes
+//! before everything, a scale change holds at once, restarts and deploys come one after the other.
 
 mod plans;
 #[cfg(test)]
@@ -39,6 +39,15 @@ pub(crate) struct Life {
     pub(crate) run: u64,
 }
 
+/// What a slot is started from, an image with its plan, numbered as they came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Release(pub(crate) u32);
+
+impl Release {
+    /// What the run begins with.
+    pub(crate) const FIRST: Self = Self(1);
+}
+
 /// How it is known that an instance is healthy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Gate {
@@ -50,7 +59,7 @@ pub(crate) enum Gate {
     Always { grace: Duration },
 }
 
-/// What doesn't change while the app runs.
+/// The rules of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Policy {
     pub(crate) restart: RestartPolicy,
@@ -82,8 +91,13 @@ pub(crate) enum Event {
     Drained(Life),
     /// So many instances, please.
     Scale { ticket: Ticket, to: u32 },
+    /// The number of instances is the run's own again.
+    Unpin(Ticket),
     /// Every instance anew, one after the other.
     Restart(Ticket),
+    /// Every instance anew from another release. Where there is one instance only and `spare` is set, its successor
+    /// stands beside it until it is healthy.
+    Deploy { ticket: Ticket, release: Release, policy: Policy, spare: bool },
     /// The run shall end.
     Stop,
     /// At once.
@@ -95,7 +109,7 @@ pub(crate) enum Event {
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
-    Start(Life),
+    Start(Life, Release),
     /// Ask its port, and tell the answer.
     Ask(Life),
     /// It is healthy: it gets connections from now on.
@@ -113,6 +127,8 @@ pub(crate) enum Action {
     Over(Life),
     /// The slot is no longer one.
     Forget(u32),
+    /// Every instance is of this release: it is what a start of the app takes from now on.
+    Current(Release),
     /// A roll goes on.
     Progress(Ticket, Step),
     /// What became of a command.
@@ -126,23 +142,38 @@ pub(crate) enum Step {
     Begins(u32),
     /// The slot's new instance is healthy.
     Healthy(u32),
+    /// The slot's new instance is not: every slot goes back to the release before.
+    Fails(Life, Failure),
+    /// A slot goes back.
+    Back(u32),
+}
+
+/// Why a gate was not passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The new instance ended with this code before it was healthy.
+    Died { code: i32 },
+    /// It never answered.
+    Silent,
 }
 
 /// The end of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// A roll is done, with so many instances.
+    /// A restart is done, with so many instances.
     Rolled(u32),
+    /// A deploy is done, with so many instances.
+    Deployed(u32),
     /// The number of instances is changed.
     Scaled { from: u32, to: u32 },
     /// The least number is this.
     TooFew(u32),
     /// The most is this.
     TooMany(u32),
-    /// A roll ended here: the new instance ended with this code before it was healthy.
-    Died { slot: u32, code: i32 },
-    /// A roll ended here: the new instance never answered.
-    Silent { slot: u32 },
+    /// A restart ended at this slot.
+    Failed(u32, Failure),
+    /// A deploy failed at this slot; every slot that it had changed has the release before again.
+    Reverted(u32, Failure),
     /// The run stops.
     Stopping,
 }
@@ -202,6 +233,13 @@ struct Asking {
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     life: Life,
+    /// What its present life was started from, and the rules of that.
+    release: Release,
+    policy: Policy,
+    /// What its next life is started from.
+    wants: Release,
+    /// It stands in for the only instance, and counts once its gate is passed.
+    spare: bool,
     phase: Phase,
     next: Next,
     asking: Asking,
@@ -214,14 +252,19 @@ impl Slot {
         !matches!(self.phase, Phase::Backoff { .. } | Phase::Exited)
     }
 
+    /// It counts: neither on its way out for good nor a spare one.
+    fn is_member(&self) -> bool {
+        self.next != Next::Remove && !self.spare
+    }
+
     fn joined(&self) -> bool {
         matches!(self.phase, Phase::Healthy { .. })
     }
 
     /// When something is to be done about it.
-    fn wake(&self, gate: Gate) -> Option<Duration> {
+    fn wake(&self) -> Option<Duration> {
         match self.phase {
-            Phase::Starting { since } if gate == Gate::Runs => Some(since + SETTLE),
+            Phase::Starting { since } if self.policy.gate == Gate::Runs => Some(since + SETTLE),
             Phase::Starting { .. } | Phase::Healthy { .. } | Phase::Unhealthy => {
                 self.asking.at.filter(|_| !self.asking.open)
             }
@@ -235,29 +278,46 @@ impl Slot {
 /// One app's slots and the plans over them.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
-    policy: Policy,
+    /// The rules of each release that is in use.
+    releases: BTreeMap<Release, Policy>,
+    /// What a new slot is started from.
+    current: Release,
     slots: BTreeMap<u32, Slot>,
     now: Duration,
     runs: u64,
+    /// The number of slots that the run began with.
+    own: u32,
     stopping: bool,
     roll: Option<plans::Roll>,
-    /// Rolls that come later.
-    waiting: VecDeque<Ticket>,
+    /// Restarts and deploys that come later.
+    waiting: VecDeque<plans::Order>,
     out: Vec<Action>,
 }
 
 impl Supervisor {
     pub(crate) fn new(policy: Policy) -> Self {
-        let (slots, waiting) = (BTreeMap::new(), VecDeque::new());
-        let now = Duration::ZERO;
-        Self { policy, slots, now, runs: 0, stopping: false, roll: None, waiting, out: Vec::new() }
+        Self {
+            releases: BTreeMap::from([(Release::FIRST, policy)]),
+            current: Release::FIRST,
+            slots: BTreeMap::new(),
+            now: Duration::ZERO,
+            runs: 0,
+            own: 0,
+            stopping: false,
+            roll: None,
+            waiting: VecDeque::new(),
+            out: Vec::new(),
+        }
     }
 
     /// Takes one event. A `now` before an earlier one counts as that.
     pub(crate) fn step(&mut self, now: Duration, event: Event) -> Vec<Action> {
         self.now = self.now.max(now);
         match event {
-            Event::Begin(slots) => (1..=slots).for_each(|slot| self.start(slot)),
+            Event::Begin(slots) => {
+                self.own = slots;
+                (1..=slots).for_each(|slot| self.start(slot, self.current));
+            }
             Event::Started(life) => {
                 let since = self.now;
                 if let Some(slot) = self.slot(life)
@@ -276,8 +336,12 @@ impl Supervisor {
                 }
             }
             Event::Scale { ticket, to } => self.scale(ticket, to),
-            Event::Restart(ticket) if self.stopping => self.answer(ticket, Outcome::Stopping),
-            Event::Restart(ticket) => self.waiting.push_back(ticket),
+            Event::Unpin(ticket) => self.scale(ticket, self.own.max(self.rules().least)),
+            Event::Restart(ticket) => self.order(plans::Order { ticket, to: None, spare: false }),
+            Event::Deploy { ticket, release, policy, spare } => {
+                self.releases.insert(release, policy);
+                self.order(plans::Order { ticket, to: Some(release), spare });
+            }
             Event::Stop => self.stop(),
             Event::Kill => {
                 self.stop();
@@ -287,12 +351,13 @@ impl Supervisor {
         }
         self.timers();
         self.go_on();
+        self.let_go();
         std::mem::take(&mut self.out)
     }
 
     /// When it wants to be called at the latest.
     pub(crate) fn wake(&self) -> Option<Duration> {
-        self.slots.values().filter_map(|s| s.wake(self.policy.gate)).min()
+        self.slots.values().filter_map(Slot::wake).min()
     }
 
     /// Every slot has ended for good.
@@ -307,9 +372,44 @@ impl Supervisor {
         self.stopping
     }
 
-    /// How many slots there are, but for those that leave.
+    /// How many slots there are, but for those that leave and a spare one.
     pub(crate) fn members(&self) -> u32 {
-        u32::try_from(self.slots.values().filter(|s| s.next != Next::Remove).count()).unwrap_or(u32::MAX)
+        u32::try_from(self.slots.values().filter(|s| s.is_member()).count()).unwrap_or(u32::MAX)
+    }
+
+    /// How many of them are healthy.
+    pub(crate) fn serving(&self) -> u32 {
+        let healthy = self.slots.values().filter(|s| s.is_member() && s.joined()).count();
+        u32::try_from(healthy).unwrap_or(u32::MAX)
+    }
+
+    /// What a new slot is started from.
+    pub(crate) fn current(&self) -> Release {
+        self.current
+    }
+
+    /// Whether anything runs from a release, or may be started from it.
+    pub(crate) fn uses(&self, release: Release) -> bool {
+        self.releases.contains_key(&release)
+    }
+
+    /// Forgets the releases that nothing needs any more.
+    fn let_go(&mut self) {
+        if self.releases.len() == 1 {
+            return;
+        }
+        let (slots, roll, waiting, current) = (&self.slots, &self.roll, &self.waiting, self.current);
+        self.releases.retain(|release, _| {
+            *release == current
+                || slots.values().any(|s| s.release == *release || s.wants == *release)
+                || roll.as_ref().is_some_and(|r| r.to == Some(*release))
+                || waiting.iter().any(|o| o.to == Some(*release))
+        });
+    }
+
+    /// The rules of the current release.
+    fn rules(&self) -> Policy {
+        self.releases[&self.current]
     }
 
     /// The slots that have not answered in their time. None while one is still on its way, through its gate or to a
@@ -331,26 +431,39 @@ impl Supervisor {
         self.out.push(Action::Answer(ticket, outcome));
     }
 
-    fn start(&mut self, number: u32) {
+    fn start(&mut self, number: u32, release: Release) {
         self.runs += 1;
         let life = Life { slot: number, run: self.runs };
-        let at = (self.policy.gate != Gate::Runs).then(|| self.now + GATE_FIRST);
-        let pause = self.slots.get(&number).map_or_else(Default::default, |s| s.pause);
+        let policy = self.releases[&release];
+        let at = (policy.gate != Gate::Runs).then(|| self.now + GATE_FIRST);
+        // Another program has failed nothing yet.
+        let same = self.slots.get(&number).filter(|s| s.release == release);
+        let pause = same.map_or_else(Default::default, |s| s.pause);
         let slot = Slot {
             life,
+            release,
+            policy,
+            wants: release,
+            spare: false,
             phase: Phase::Starting { since: self.now },
             next: Next::Policy,
             asking: Asking { at, open: false, pause: GATE_FIRST, misses: 0 },
             pause,
         };
         self.slots.insert(number, slot);
-        self.out.push(Action::Start(life));
+        self.out.push(Action::Start(life, release));
     }
 
     fn ended(&mut self, life: Life, code: i32, spread: u8) {
-        let (now, policy) = (self.now, self.policy);
+        let now = self.now;
         let Some(slot) = self.slot(life).filter(|s| s.lives()) else { return };
-        let gate_open = matches!(slot.phase, Phase::Starting { .. });
+        let gate_open = matches!(slot.phase, Phase::Starting { .. }) && slot.next == Next::Policy;
+        if gate_open {
+            // A deploy goes back from here, and that is what follows.
+            self.gate(life, Err(Failure::Died { code }));
+        }
+        let Some(slot) = self.slot(life) else { return };
+        let (policy, wants) = (slot.policy, slot.wants);
         if let Phase::Healthy { since } = slot.phase
             && now.saturating_sub(since) >= FORGIVEN_AFTER
         {
@@ -368,7 +481,7 @@ impl Supervisor {
             }
             Next::Again => {
                 self.out.push(Action::Wait(life, Duration::ZERO));
-                self.start(life.slot);
+                self.start(life.slot, wants);
             }
             Next::Policy => {
                 let again = match policy.restart {
@@ -385,16 +498,14 @@ impl Supervisor {
                     slot.phase = Phase::Exited;
                     self.out.push(Action::Over(life));
                 }
-                if gate_open {
-                    self.gate(life.slot, Err(Outcome::Died { slot: life.slot, code }));
-                }
             }
         }
     }
 
     fn answered(&mut self, life: Life, yes: bool) {
-        let (now, gate) = (self.now, self.policy.gate);
+        let now = self.now;
         let Some(slot) = self.slot(life) else { return };
+        let gate = slot.policy.gate;
         let asking = &mut slot.asking;
         asking.open = false;
         match slot.phase {
@@ -415,7 +526,7 @@ impl Supervisor {
                 let end = since + grace;
                 if now >= end {
                     self.unhealthy(life);
-                    self.gate(life.slot, Err(Outcome::Silent { slot: life.slot }));
+                    self.gate(life, Err(Failure::Silent));
                 } else {
                     asking.pause = (asking.pause * 2).min(GATE_LAST);
                     // The last question is at the end of the grace.
@@ -428,13 +539,14 @@ impl Supervisor {
     }
 
     fn healthy(&mut self, life: Life) {
-        let (now, always) = (self.now, matches!(self.policy.gate, Gate::Always { .. }));
+        let now = self.now;
         let Some(slot) = self.slot(life) else { return };
+        let always = matches!(slot.policy.gate, Gate::Always { .. });
         slot.phase = Phase::Healthy { since: now };
         slot.asking.misses = 0;
         slot.asking.at = always.then(|| now + CHECK_EVERY);
         self.out.push(Action::Join(life));
-        self.gate(life.slot, Ok(()));
+        self.gate(life, Ok(()));
     }
 
     fn unhealthy(&mut self, life: Life) {
@@ -447,8 +559,9 @@ impl Supervisor {
 
     /// Sends the stop signal, once.
     fn signal(&mut self, number: u32) {
-        let kill_at = self.now + self.policy.stop_timeout;
+        let now = self.now;
         let Some(slot) = self.slots.get_mut(&number).filter(|s| s.lives()) else { return };
+        let kill_at = now + slot.policy.stop_timeout;
         if !matches!(slot.phase, Phase::Stopping { .. }) {
             slot.phase = Phase::Stopping { kill_at, killed: false };
             self.out.push(Action::Signal(slot.life));
@@ -457,14 +570,14 @@ impl Supervisor {
 
     /// Does what the time has come for.
     fn timers(&mut self) {
-        let (now, gate) = (self.now, self.policy.gate);
+        let now = self.now;
         let numbers: Vec<u32> = self.slots.keys().copied().collect();
         for number in numbers {
             let Some(slot) = self.slots.get_mut(&number) else { continue };
-            if slot.wake(gate).is_none_or(|at| at > now) {
+            if slot.wake().is_none_or(|at| at > now) {
                 continue;
             }
-            let life = slot.life;
+            let (life, wants, gate) = (slot.life, slot.wants, slot.policy.gate);
             match &mut slot.phase {
                 Phase::Starting { .. } if gate == Gate::Runs => self.healthy(life),
                 Phase::Starting { .. } | Phase::Healthy { .. } | Phase::Unhealthy => {
@@ -476,7 +589,7 @@ impl Supervisor {
                     *killed = true;
                     self.out.push(Action::Kill(life));
                 }
-                Phase::Backoff { .. } => self.start(number),
+                Phase::Backoff { .. } => self.start(number, wants),
                 Phase::Exited => {}
             }
         }

@@ -7,7 +7,7 @@ use crate::options::{RunOptions, What};
 use crate::plan::PlanLayer;
 use ply_build::{BuildRequest, Output};
 use ply_image::{Entry, Image, LayerStack, Origin, RunningLock, Store};
-use ply_manifest::{Arch, DevOverlay, Digest, Document, Kind, Manifest, Target};
+use ply_manifest::{Arch, DevOverlay, Digest, Document, ImageName, Kind, Manifest, Target};
 use ply_sandbox::{Host, Ids, in_user_namespace};
 use std::path::{Path, PathBuf};
 
@@ -25,40 +25,14 @@ pub(crate) struct Found {
 
 /// Finds, builds or fetches what is to run.
 pub(crate) fn find(what: &What, options: &RunOptions, context: &Context) -> Result<Found, RunError> {
-    let store = &context.store;
     // Until every image is locked for itself, gc must not come between.
-    let _hold = store.hold().map_err(RunError::from_image)?;
+    let _hold = context.store.hold().map_err(RunError::from_image)?;
     let mut overlay = None;
     let app = match what {
         What::Installed(name) => installed(name, context)?,
-        What::Target(Target::Path(path)) => {
-            let path = context.path(path);
-            if std::fs::metadata(&path).map_err(|why| no_path(&path, why))?.is_dir() {
-                overlay = dev_overlay(&path)?;
-                build(&path, context)?
-            } else {
-                file(&path, store)?
-            }
-        }
-        What::Target(Target::File(name)) => file(&context.path(name), store)?,
-        What::Target(Target::Url(url)) => context.fetcher.url(url).map_err(RunError::from_source)?,
-        What::Target(Target::Reference(reference)) => context.fetcher.lookup(reference).map_err(|error| {
-            let folder = context.cwd.join(reference.name.as_str());
-            match RunError::from_source(error) {
-                RunError::Refused { message, .. } if reference.owner.is_none() && folder.is_dir() => {
-                    RunError::refused(
-                        message,
-                        format!("for the folder of that name, write ./{}", reference.name),
-                    )
-                }
-                other => other,
-            }
-        })?,
-        What::Target(Target::Docker(image)) => return Err(RunError::NotBuilt(format!("docker://{image}"))),
-        What::Target(Target::Git(url)) => return Err(RunError::NotBuilt(url.clone())),
+        What::Target(target) => app(target, &mut overlay, context)?,
     };
-    let text = app.manifest_text().map_err(RunError::from_image)?;
-    let manifest = crate::settings::with_settings(&text, &app.name.to_string(), &options.set)?;
+    let manifest = manifest(&app, options)?;
     if let What::Target(Target::Path(path)) = what
         && manifest.kind() == Kind::Layer
         && !context.path(path).join("ply.toml").exists()
@@ -72,15 +46,75 @@ pub(crate) fn find(what: &What, options: &RunOptions, context: &Context) -> Resu
         ));
     }
     check_kind(&manifest, &app, options)?;
+    let (entries, locks) = with_layers(app, context)?;
+    Ok(Found { manifest, entries, overlay, locks })
+}
+
+/// An image with all its layers, brought into the store and held there: what is deployed. What it is for is not
+/// looked at yet.
+pub(crate) fn bring(target: &Target, context: &Context) -> Result<(Vec<Entry>, Vec<RunningLock>), RunError> {
+    let _hold = context.store.hold().map_err(RunError::from_image)?;
+    let app = app(target, &mut None, context)?;
+    check_arch(&app)?;
+    with_layers(app, context)
+}
+
+/// The app's own image: built, fetched, or taken into the store.
+fn app(
+    target: &Target,
+    overlay: &mut Option<(DevOverlay, PathBuf)>,
+    context: &Context,
+) -> Result<Entry, RunError> {
+    let store = &context.store;
+    match target {
+        Target::Path(path) => {
+            let path = context.path(path);
+            if std::fs::metadata(&path).map_err(|why| no_path(&path, why))?.is_dir() {
+                *overlay = dev_overlay(&path)?;
+                build(&path, context)
+            } else {
+                file(&path, store)
+            }
+        }
+        Target::File(name) => file(&context.path(name), store),
+        Target::Url(url) => context.fetcher.url(url).map_err(RunError::from_source),
+        Target::Reference(reference) => context.fetcher.lookup(reference).map_err(|error| {
+            let folder = context.cwd.join(reference.name.as_str());
+            match RunError::from_source(error) {
+                RunError::Refused { message, .. } if reference.owner.is_none() && folder.is_dir() => {
+                    RunError::refused(
+                        message,
+                        format!("for the folder of that name, write ./{}", reference.name),
+                    )
+                }
+                other => other,
+            }
+        }),
+        Target::Docker(image) => Err(RunError::NotBuilt(format!("docker://{image}"))),
+        Target::Git(url) => Err(RunError::NotBuilt(url.clone())),
+    }
+}
+
+/// The manifest of an app, `--set` laid over it.
+fn manifest(app: &Entry, options: &RunOptions) -> Result<Manifest, RunError> {
+    let text = app.manifest_text().map_err(RunError::from_image)?;
+    crate::settings::with_settings(&text, &app.name.to_string(), &options.set)
+}
+
+/// The image and everything under it, locked.
+fn with_layers(app: Entry, context: &Context) -> Result<(Vec<Entry>, Vec<RunningLock>), RunError> {
     let below = match app.lock().map_err(RunError::from_image)? {
         Some(lock) => context.fetcher.ensure_lock(&lock).map_err(RunError::from_source)?,
         None => Vec::new(),
     };
     let mut entries = vec![app];
     entries.extend(below);
-    let lock = |e: &Entry| store.lock_running(&e.digest).map_err(RunError::from_image);
-    let locks = entries.iter().map(lock).collect::<Result<_, _>>()?;
-    Ok(Found { manifest, entries, overlay, locks })
+    let locks = locks(&entries, &context.store)?;
+    Ok((entries, locks))
+}
+
+fn locks(entries: &[Entry], store: &Store) -> Result<Vec<RunningLock>, RunError> {
+    entries.iter().map(|e| store.lock_running(&e.digest).map_err(RunError::from_image)).collect()
 }
 
 fn no_path(path: &Path, why: std::io::Error) -> RunError {
@@ -98,6 +132,15 @@ fn file(path: &Path, store: &Store) -> Result<Entry, RunError> {
     let meta = std::fs::metadata(path).map_err(|why| no_path(path, why))?;
     if !meta.is_file() {
         return Err(RunError::plain(format!("{} is not an image file", path.display())));
+    }
+    // One of the store's own is there already.
+    if path.file_name().is_some_and(|n| n == "image.img")
+        && let Some(digest) =
+            path.parent().filter(|d| d.parent() == Some(store.dir())).and_then(Path::file_name)
+        && let Some(digest) = digest.to_str().and_then(|d| d.parse().ok())
+        && let Some(entry) = store.get(&digest).map_err(RunError::from_image)?
+    {
+        return Ok(entry);
     }
     // Its name says what it is; one that was renamed says it inside.
     let named = path.file_name().and_then(|n| n.to_str()).and_then(|n| n.parse().ok());
@@ -117,16 +160,25 @@ fn installed(name: &ply_manifest::RunName, context: &Context) -> Result<Entry, R
             near.map_or("ply run WHAT installs".to_owned(), |n| format!("did you mean {n}?")),
         ));
     };
-    if let Some(entry) = context.store.get(&record.digest).map_err(RunError::from_image)? {
+    known(name, &record.image, record.digest, context)
+}
+
+/// An image that an app had: from the store, or from a source that still has it.
+pub(crate) fn known(
+    name: &ply_manifest::RunName,
+    image: &ImageName,
+    digest: Digest,
+    context: &Context,
+) -> Result<Entry, RunError> {
+    if let Some(entry) = context.store.get(&digest).map_err(RunError::from_image)? {
         return Ok(entry);
     }
-    // What a source still has is fetched again.
-    context.fetcher.ensure_digest(&record.image, record.digest, None).map_err(|_| {
+    context.fetcher.ensure_digest(image, digest, None).map_err(|_| {
         RunError::refused(
-            format!("the image of {name} is not in the store any more: {} {}", record.image, record.digest),
+            format!("the image of {name} is not in the store any more: {image} {digest}"),
             format!(
                 "run it again as you did first, or ply run {}@{} --name {name}",
-                record.image.name, record.image.version
+                image.name, image.version
             ),
         )
     })
@@ -189,14 +241,19 @@ fn dev_overlay(dir: &Path) -> Result<Option<(DevOverlay, PathBuf)>, RunError> {
     }
 }
 
+fn check_arch(app: &Entry) -> Result<(), RunError> {
+    if app.name.arch == Arch::HOST {
+        return Ok(());
+    }
+    Err(RunError::refused(
+        format!("{} is for {}, and this host is {}", app.name, app.name.arch, Arch::HOST),
+        format!("build or fetch the image for {}", Arch::HOST),
+    ))
+}
+
 /// Only an app for this host's arch runs; a base may be looked into with a program that it has.
 fn check_kind(manifest: &Manifest, app: &Entry, options: &RunOptions) -> Result<(), RunError> {
-    if app.name.arch != Arch::HOST {
-        return Err(RunError::refused(
-            format!("{} is for {}, and this host is {}", app.name, app.name.arch, Arch::HOST),
-            format!("build or fetch the image for {}", Arch::HOST),
-        ));
-    }
+    check_arch(app)?;
     let package = &manifest.package;
     match manifest.kind() {
         Kind::Layer => Err(RunError::refused(
@@ -216,6 +273,20 @@ fn check_kind(manifest: &Manifest, app: &Entry, options: &RunOptions) -> Result<
 }
 
 impl Found {
+    /// An image that is in the store with all its layers, the app's own first.
+    pub(crate) fn of(digests: &[Digest], options: &RunOptions, store: &Store) -> Result<Self, RunError> {
+        let entry = |digest: &Digest| match store.get(digest).map_err(RunError::from_image)? {
+            Some(entry) => Ok(entry),
+            None => Err(RunError::from_image(ply_image::ImageError::NotInStore(*digest))),
+        };
+        let entries = digests.iter().map(entry).collect::<Result<Vec<_>, _>>()?;
+        let locks = locks(&entries, store)?;
+        let app = entries.first().ok_or_else(|| RunError::plain("an app has at least its own layer"))?;
+        let manifest = manifest(app, options)?;
+        check_kind(&manifest, app, options)?;
+        Ok(Self { manifest, entries, overlay: None, locks })
+    }
+
     /// The layers as the plan needs them. Rootless (and where squashfs can't be id-mapped), each is extracted
     /// first, once.
     pub(crate) fn layers(&self, host: &Host, ids: &Ids) -> Result<Vec<PlanLayer>, RunError> {

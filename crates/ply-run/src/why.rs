@@ -68,7 +68,7 @@ pub fn why(dirs: &Dirs, app: &RunName) -> Result<Why, RunError> {
         instances,
         exits: last(&["exit"]),
         health: last(&["unhealthy"]),
-        changes: last(&["command", "start"]),
+        changes: last(&["command", "deployed", "deploy_failed", "start"]),
     })
 }
 

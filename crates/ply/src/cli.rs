@@ -56,15 +56,20 @@ pub(crate) enum Verb {
     Stop(commands::stop::StopArgs),
     Restart(commands::restart::RestartArgs),
     Scale(commands::scale::ScaleArgs),
+    Deploy(commands::deploy::DeployArgs),
+    Rollback(commands::rollback::RollbackArgs),
     Rm(commands::rm::RmArgs),
     Fetch(commands::fetch::FetchArgs),
     Store(commands::store::StoreArgs),
     Volume(commands::volume::VolumeArgs),
     Gc(commands::gc::GcArgs),
     Verify(commands::verify::VerifyArgs),
+    Systemd(Box<commands::systemd::SystemdArgs>),
     Config(commands::config::ConfigArgs),
     Completions(commands::completions::CompletionsArgs),
     Man(commands::man::ManArgs),
+    #[command(hide = true, name = ply_run::PREPARE)]
+    Prepare(commands::prepare::PrepareArgs),
 }
 
 /// Where packages are fetched from, for every verb that fetches.

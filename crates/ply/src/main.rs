@@ -60,7 +60,7 @@ fn unknown_verb(error: &clap::Error, first: Option<&str>) -> Option<Failure> {
         return None;
     }
     let cli = Cli::command();
-    let verbs = cli.get_subcommands().map(clap::Command::get_name);
+    let verbs = cli.get_subcommands().filter(|c| !c.is_hide_set()).map(clap::Command::get_name);
     let near = ply_manifest::nearest(word, verbs);
     let hint = near.map_or("ply --help lists the verbs".to_owned(), |near| format!("did you mean {near}?"));
     Some(Failure::usage(format!("ply has no verb {word:?}")).hint(hint))
@@ -94,14 +94,18 @@ fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Stop(args) => commands::stop::run(args, &context),
         Verb::Restart(args) => commands::restart::run(args, &context),
         Verb::Scale(args) => commands::scale::run(args, &context),
+        Verb::Deploy(args) => commands::deploy::run(args, &context),
+        Verb::Rollback(args) => commands::rollback::run(args, &context),
         Verb::Rm(args) => commands::rm::run(args, &context),
         Verb::Fetch(args) => commands::fetch::run(args, &context),
         Verb::Store(args) => commands::store::run(args, &context),
         Verb::Volume(args) => commands::volume::run(args, &context),
         Verb::Gc(args) => commands::gc::run(args, &context),
         Verb::Verify(args) => commands::verify::run(args, &context),
+        Verb::Systemd(args) => commands::systemd::run(*args, &context),
         Verb::Config(args) => commands::config::run(args, &context),
         Verb::Completions(args) => commands::completions::run(args, &context),
         Verb::Man(args) => commands::man::run(args, &context),
+        Verb::Prepare(args) => commands::prepare::run(args, &context),
     }
 }

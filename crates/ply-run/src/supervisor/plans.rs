@@ -1,17 +1,36 @@
 //! The plans over the slots: how many there are, a roll through all of them, the stop.
+//!
+//! A roll is a restart (each slot keeps its release) or a deploy (each gets another). A deploy whose gate fails turns
+//! round: the slot gets its release back at once, then those that were done, the last first.
 
-use super::{Action, Next, Outcome, Phase, Step, Supervisor, Ticket};
+use super::{Action, Failure, Life, Next, Outcome, Phase, Release, Slot, Step, Supervisor, Ticket};
 use std::collections::VecDeque;
+
+/// A roll that is asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Order {
+    pub(super) ticket: Ticket,
+    /// What each slot shall be started from; none where it keeps what it has.
+    pub(super) to: Option<Release>,
+    /// The successor of a single instance stands beside it until it is healthy.
+    pub(super) spare: bool,
+}
 
 /// Every slot anew, one after the other.
 #[derive(Debug)]
 pub(super) struct Roll {
     ticket: Ticket,
+    pub(super) to: Option<Release>,
     /// The slots to come.
     todo: VecDeque<u32>,
     /// The one whose new instance is awaited.
     at: Option<u32>,
-    done: u32,
+    /// The slot that leaves once that one, a spare, is healthy.
+    replaces: Option<u32>,
+    /// The slots that are done, in their order.
+    done: Vec<u32>,
+    /// Where and why it has turned round.
+    failed: Option<(u32, Failure)>,
 }
 
 impl Supervisor {
@@ -20,45 +39,69 @@ impl Supervisor {
         if self.stopping {
             return self.answer(ticket, Outcome::Stopping);
         }
-        if to < self.policy.least {
-            return self.answer(ticket, Outcome::TooFew(self.policy.least));
+        let rules = self.rules();
+        if to < rules.least {
+            return self.answer(ticket, Outcome::TooFew(rules.least));
         }
-        if to > self.policy.most {
-            return self.answer(ticket, Outcome::TooMany(self.policy.most));
+        if to > rules.most {
+            return self.answer(ticket, Outcome::TooMany(rules.most));
         }
         let from = self.members();
         for _ in from..to {
-            let leaving = self.slots.values_mut().find(|s| s.next == Next::Remove);
-            match leaving {
-                // One that is on its way out comes back as a new instance.
-                Some(slot) => slot.next = Next::Again,
-                None => {
-                    let free = (1..).find(|n| !self.slots.contains_key(n)).unwrap_or(u32::MAX);
-                    self.start(free);
-                }
-            }
+            self.one_more();
         }
         for _ in to..from {
-            let highest = self.slots.values().rev().find(|s| s.next != Next::Remove).map(|s| s.life.slot);
-            if let Some(number) = highest {
+            if let Some(number) = self.highest() {
                 self.leave(number, Next::Remove);
             }
         }
         self.answer(ticket, Outcome::Scaled { from, to });
     }
 
+    /// One slot more. A deploy that is on its way comes to it in its turn.
+    fn one_more(&mut self) {
+        let current = self.current;
+        let leaving = self.slots.values_mut().find(|s| s.next == Next::Remove && !s.spare);
+        let number = match leaving {
+            // One that is on its way out comes back as a new instance.
+            Some(slot) => {
+                (slot.next, slot.wants) = (Next::Again, current);
+                slot.life.slot
+            }
+            None => {
+                let free = self.free();
+                self.start(free, current);
+                free
+            }
+        };
+        if let Some(roll) = self.roll.as_mut().filter(|r| r.to.is_some() && r.failed.is_none()) {
+            roll.todo.push_back(number);
+        }
+    }
+
+    /// The highest slot that counts.
+    fn highest(&self) -> Option<u32> {
+        self.slots.values().rev().find(|s| s.is_member()).map(|s| s.life.slot)
+    }
+
+    /// The lowest free slot.
+    fn free(&self) -> u32 {
+        (1..).find(|n| !self.slots.contains_key(n)).unwrap_or(u32::MAX)
+    }
+
     /// Lets an instance go: out of the pool, and where others serve its connections may end before it is signalled.
     fn leave(&mut self, number: u32, next: Next) {
         let others = self.slots.values().any(|s| s.life.slot != number && s.joined());
-        let until = self.now + self.policy.drain;
+        let now = self.now;
         let Some(slot) = self.slots.get_mut(&number) else { return };
+        let (until, wants) = (now + slot.policy.drain, slot.wants);
         match slot.phase {
             Phase::Backoff { .. } | Phase::Exited => {
                 if next == Next::Remove {
                     self.slots.remove(&number);
                     self.out.push(Action::Forget(number));
                 } else {
-                    self.start(number);
+                    self.start(number, wants);
                 }
             }
             Phase::Healthy { .. } if others => {
@@ -82,7 +125,7 @@ impl Supervisor {
             return;
         }
         self.stopping = true;
-        let waiting = self.waiting.drain(..).collect::<Vec<_>>();
+        let waiting = self.waiting.drain(..).map(|o| o.ticket).collect::<Vec<_>>();
         for ticket in self.roll.take().map(|r| r.ticket).into_iter().chain(waiting) {
             self.answer(ticket, Outcome::Stopping);
         }
@@ -110,20 +153,66 @@ impl Supervisor {
         }
     }
 
+    /// A roll that comes after those that are there.
+    pub(super) fn order(&mut self, order: Order) {
+        if self.stopping {
+            self.answer(order.ticket, Outcome::Stopping);
+        } else {
+            self.waiting.push_back(order);
+        }
+    }
+
     /// A new instance has passed its gate, or hasn't.
-    pub(super) fn gate(&mut self, number: u32, passed: Result<(), Outcome>) {
+    pub(super) fn gate(&mut self, life: Life, passed: Result<(), Failure>) {
+        let number = life.slot;
         let Some(roll) = self.roll.as_mut().filter(|r| r.at == Some(number)) else { return };
         let ticket = roll.ticket;
         match passed {
             Ok(()) => {
                 roll.at = None;
-                roll.done += 1;
+                roll.done.push(number);
+                let replaced = roll.replaces.take();
                 self.out.push(Action::Progress(ticket, Step::Healthy(number)));
+                if let Some(old) = replaced {
+                    // Where the old one was given up meanwhile, another had taken its place.
+                    let is_there = self.slots.get(&old).is_some_and(Slot::is_member);
+                    let leaves = if is_there { Some(old) } else { self.highest() };
+                    if let Some(slot) = self.slots.get_mut(&number) {
+                        slot.spare = false;
+                    }
+                    if let Some(leaves) = leaves {
+                        self.leave(leaves, Next::Remove);
+                    }
+                }
             }
-            Err(why) => {
+            Err(why) if roll.to.is_none() => {
                 self.roll = None;
-                self.answer(ticket, why);
+                self.answer(ticket, Outcome::Failed(number, why));
             }
+            // What it had before doesn't come up either: the others go back all the same.
+            Err(_) if roll.failed.is_some() => roll.at = None,
+            Err(why) => self.turn_round(life, why),
+        }
+    }
+
+    /// A deploy's gate has failed: everything goes back.
+    fn turn_round(&mut self, life: Life, why: Failure) {
+        let (number, current) = (life.slot, self.current);
+        let Some(roll) = &mut self.roll else { return };
+        let (ticket, spare) = (roll.ticket, roll.replaces.take().is_some());
+        roll.failed = Some((number, why));
+        roll.todo = std::mem::take(&mut roll.done).into_iter().rev().collect();
+        roll.at = (!spare).then_some(number);
+        self.out.push(Action::Progress(ticket, Step::Fails(life, why)));
+        if !spare {
+            self.out.push(Action::Progress(ticket, Step::Back(number)));
+        }
+        let next = if spare { Next::Remove } else { Next::Again };
+        if let Some(slot) = self.slots.get_mut(&number) {
+            (slot.wants, slot.next) = (current, next);
+        }
+        if why == Failure::Silent {
+            self.leave(number, next);
         }
     }
 
@@ -131,9 +220,8 @@ impl Supervisor {
     pub(super) fn go_on(&mut self) {
         while !self.stopping {
             let Some(roll) = &mut self.roll else {
-                let Some(ticket) = self.waiting.pop_front() else { return };
-                let todo = self.slots.values().filter(|s| s.next != Next::Remove).map(|s| s.life.slot);
-                self.roll = Some(Roll { ticket, todo: todo.collect(), at: None, done: 0 });
+                let Some(order) = self.waiting.pop_front() else { return };
+                self.begin(order);
                 continue;
             };
             if let Some(at) = roll.at {
@@ -143,20 +231,59 @@ impl Supervisor {
                 }
                 roll.at = None;
             }
-            let ticket = roll.ticket;
+            let (ticket, to, back) = (roll.ticket, roll.to, roll.failed.is_some());
             match roll.todo.pop_front() {
-                None => {
-                    let done = roll.done;
-                    self.roll = None;
-                    self.answer(ticket, Outcome::Rolled(done));
-                }
-                Some(number) if self.slots.get(&number).is_some_and(|s| s.next != Next::Remove) => {
+                None => self.done(),
+                Some(number) => {
+                    let current = self.current;
+                    let Some(slot) = self.slots.get_mut(&number).filter(|s| s.is_member()) else { continue };
+                    if let Some(to) = to {
+                        slot.wants = if back { current } else { to };
+                    }
                     roll.at = Some(number);
-                    self.out.push(Action::Progress(ticket, Step::Begins(number)));
+                    let step = if back { Step::Back(number) } else { Step::Begins(number) };
+                    self.out.push(Action::Progress(ticket, step));
                     self.leave(number, Next::Again);
                 }
-                Some(_) => {}
             }
         }
+    }
+
+    fn begin(&mut self, order: Order) {
+        let Order { ticket, to, spare } = order;
+        let members: VecDeque<u32> =
+            self.slots.values().filter(|s| s.is_member()).map(|s| s.life.slot).collect();
+        let mut roll =
+            Roll { ticket, to, todo: members, at: None, replaces: None, done: Vec::new(), failed: None };
+        if let (Some(to), true, [only]) = (to, spare, roll.todo.make_contiguous()) {
+            let free = self.free();
+            (roll.at, roll.replaces) = (Some(free), Some(*only));
+            roll.todo.clear();
+            self.out.push(Action::Progress(ticket, Step::Begins(free)));
+            self.start(free, to);
+            if let Some(slot) = self.slots.get_mut(&free) {
+                slot.spare = true;
+            }
+        }
+        self.roll = Some(roll);
+    }
+
+    /// The roll is at its end.
+    fn done(&mut self) {
+        let Some(roll) = self.roll.take() else { return };
+        let many = u32::try_from(roll.done.len()).unwrap_or(u32::MAX);
+        let outcome = match (roll.failed, roll.to) {
+            (Some((slot, why)), _) => Outcome::Reverted(slot, why),
+            (None, None) => Outcome::Rolled(many),
+            (None, Some(release)) => {
+                self.current = release;
+                self.out.push(Action::Current(release));
+                for _ in self.members()..self.rules().least {
+                    self.one_more();
+                }
+                Outcome::Deployed(many)
+            }
+        };
+        self.answer(roll.ticket, outcome);
     }
 }

@@ -57,6 +57,8 @@ const PROGRAMS: [Program; 8] = [
 /// An instance that lives.
 #[derive(Debug)]
 struct Alive {
+    release: Release,
+    policy: Policy,
     program: Program,
     since: Duration,
     opens_at: Duration,
@@ -81,54 +83,70 @@ enum Coming {
 
 struct World {
     random: Random,
-    policy: Policy,
     sup: Supervisor,
+    /// What each release is: its rules, and a program that all its instances run.
+    releases: BTreeMap<Release, (Policy, Option<Program>)>,
+    /// What was deployed last.
+    current: Release,
+    /// The deploys that are asked for, by ticket; whether one goes back.
+    deploys: BTreeMap<Ticket, Release>,
+    back: bool,
     now: Duration,
     alive: BTreeMap<Life, Alive>,
     coming: BTreeSet<(Duration, u64, Coming)>,
     count: u64,
     open: BTreeMap<Ticket, Duration>,
     tickets: Ticket,
-    /// The failures of a slot since it was last forgiven, and its last pause.
-    pauses: BTreeMap<u32, (u32, Duration)>,
+    /// The failures of a slot with a release since it was last forgiven, and its last pause.
+    pauses: BTreeMap<u32, (Release, u32, Duration)>,
     stop: Option<Duration>,
     /// When a stop must have ended.
     ends_by: Option<Duration>,
     kill: bool,
-    /// The end that is being told.
-    ending: Option<(Life, i32)>,
+    /// The end that is being told, and what had run.
+    ending: Option<(Life, i32, Release)>,
     wanted: u32,
+    /// What the run began with, and who asks for that.
+    own: u32,
+    unpins: BTreeSet<Ticket>,
     starts: u64,
+}
+
+fn random_policy(random: &mut Random) -> Policy {
+    let grace = Duration::from_secs(1 + random.below(40));
+    let gate = match random.below(3) {
+        0 => Gate::Runs,
+        1 => Gate::Once { grace },
+        _ => Gate::Always { grace },
+    };
+    let restart = match random.below(5) {
+        0 => RestartPolicy::Never,
+        1 => RestartPolicy::OnFailure,
+        _ => RestartPolicy::Always,
+    };
+    Policy {
+        restart,
+        backoff: Duration::from_millis(1 + random.below(5000)),
+        max_backoff: Duration::from_secs(5 + random.below(60)),
+        gate,
+        stop_timeout: random.ms(20_000),
+        drain: random.ms(15_000),
+        least: 1 + u32::from(random.one_in(8)),
+        most: 6,
+    }
 }
 
 impl World {
     fn new(mut random: Random) -> Self {
-        let grace = Duration::from_secs(1 + random.below(40));
-        let gate = match random.below(3) {
-            0 => Gate::Runs,
-            1 => Gate::Once { grace },
-            _ => Gate::Always { grace },
-        };
-        let restart = match random.below(5) {
-            0 => RestartPolicy::Never,
-            1 => RestartPolicy::OnFailure,
-            _ => RestartPolicy::Always,
-        };
-        let policy = Policy {
-            restart,
-            backoff: Duration::from_millis(1 + random.below(5000)),
-            max_backoff: Duration::from_secs(5 + random.below(60)),
-            gate,
-            stop_timeout: random.ms(20_000),
-            drain: random.ms(15_000),
-            least: 1,
-            most: 6,
-        };
-        let wanted = 1 + u32::try_from(random.below(4)).unwrap();
+        let policy = random_policy(&mut random);
+        let wanted = policy.least + u32::try_from(random.below(3)).unwrap();
         let mut world = Self {
             sup: Supervisor::new(policy),
             random,
-            policy,
+            releases: BTreeMap::from([(Release::FIRST, (policy, None))]),
+            current: Release::FIRST,
+            deploys: BTreeMap::new(),
+            back: false,
             now: Duration::ZERO,
             alive: BTreeMap::new(),
             coming: BTreeSet::new(),
@@ -141,6 +159,8 @@ impl World {
             kill: false,
             ending: None,
             wanted,
+            own: wanted,
+            unpins: BTreeSet::new(),
             starts: 0,
         };
         world.tell(Event::Begin(wanted));
@@ -159,7 +179,7 @@ impl World {
         for action in &actions {
             self.act(action, &mut ends);
         }
-        if let Some((life, _)) = self.ending.take() {
+        if let Some((life, ..)) = self.ending.take() {
             assert_eq!(ends, 1, "{life:?} has ended, and what follows is said once: {actions:?}");
         } else {
             assert_eq!(ends, 0, "nothing has ended: {actions:?}");
@@ -170,19 +190,19 @@ impl World {
 
     fn act(&mut self, action: &Action, ends: &mut u32) {
         match *action {
-            Action::Start(life) => self.start(life),
+            Action::Start(life, release) => self.start(life, release),
             Action::Ask(life) => {
-                assert!(self.policy.gate != Gate::Runs, "there is nothing to ask");
                 let alive = &self.alive[&life];
+                assert!(alive.policy.gate != Gate::Runs, "there is nothing to ask");
                 assert!(alive.signalled.is_none() && alive.drains.is_none(), "it leaves, and is asked");
                 // A question has a time limit of its own.
                 let after = self.random.ms(1000);
                 self.later(after, Coming::Answer { life });
             }
             Action::Join(life) => {
-                let gate = self.policy.gate;
                 let now = self.now;
                 let alive = self.alive.get_mut(&life).expect("a dead instance joins");
+                let gate = alive.policy.gate;
                 assert!(alive.joined.is_none() && alive.signalled.is_none() && alive.drains.is_none());
                 match gate {
                     Gate::Runs => assert!(now >= alive.since + SETTLE),
@@ -212,8 +232,8 @@ impl World {
             }
             Action::Unhealthy(life) => {
                 let now = self.now;
-                let gate = self.policy.gate;
                 let alive = self.alive.get_mut(&life).unwrap();
+                let gate = alive.policy.gate;
                 if alive.joined.take().is_some() {
                     assert!(alive.misses >= u32::from(MISSES), "it leaves before its third miss");
                 } else {
@@ -223,9 +243,9 @@ impl World {
             }
             Action::Signal(life) => self.signal(life),
             Action::Kill(life) => {
-                let patience = self.policy.stop_timeout;
                 let (now, kill) = (self.now, self.kill);
                 let alive = self.alive.get_mut(&life).unwrap();
+                let patience = alive.policy.stop_timeout;
                 let signalled = alive.signalled.expect("it is killed before it was asked to stop");
                 assert!(kill || now >= signalled + patience, "it is killed before its time");
                 assert!(!alive.killed || kill);
@@ -239,9 +259,9 @@ impl World {
             }
             Action::Over(life) => {
                 *ends += 1;
-                let (ended, code) = self.ending.expect("it is over, and has not ended");
+                let (ended, code, release) = self.ending.expect("it is over, and has not ended");
                 assert_eq!(ended, life);
-                let by_policy = match self.policy.restart {
+                let by_policy = match self.releases[&release].0.restart {
                     RestartPolicy::Never => true,
                     RestartPolicy::OnFailure => code == 0,
                     RestartPolicy::Always => false,
@@ -253,29 +273,67 @@ impl World {
                 assert!(self.alive.keys().all(|l| l.slot != slot), "a living slot is forgotten");
                 self.pauses.remove(&slot);
             }
-            Action::Progress(ticket, _) => assert!(self.open.contains_key(&ticket)),
+            Action::Current(release) => {
+                assert!(self.deploys.values().any(|r| *r == release) && !self.back);
+                self.current = release;
+                self.wanted = self.wanted.max(self.releases[&release].0.least);
+            }
+            Action::Progress(ticket, step) => {
+                assert!(self.open.contains_key(&ticket));
+                if let Step::Fails(life, _) = step {
+                    assert!(self.deploys.contains_key(&ticket) && !self.back);
+                    assert!(self.alive.get(&life).is_none_or(|a| a.joined.is_none()));
+                    self.back = true;
+                }
+            }
             Action::Answer(ticket, outcome) => {
                 assert!(self.open.remove(&ticket).is_some(), "{ticket} is answered twice");
-                if let Outcome::Scaled { from, to } = outcome {
-                    assert_eq!(from, self.wanted);
-                    self.wanted = to;
+                let deployed = self.deploys.remove(&ticket);
+                match outcome {
+                    Outcome::Scaled { from, to } => {
+                        assert_eq!(from, self.wanted);
+                        if self.unpins.remove(&ticket) {
+                            assert_eq!(to, self.own.max(self.releases[&self.current].0.least));
+                        }
+                        self.wanted = to;
+                    }
+                    Outcome::Deployed(_) => assert_eq!(deployed, Some(self.current)),
+                    Outcome::Reverted(..) => assert!(deployed.is_some() && std::mem::take(&mut self.back)),
+                    Outcome::Stopping => self.back = false,
+                    _ => assert_eq!(deployed, None),
+                }
+                // (Unless the next one has begun in the same step.)
+                if let Outcome::Deployed(_) | Outcome::Reverted(..) = outcome
+                    && self.sup.roll.is_none()
+                {
+                    // Whatever came between: all of it is what was deployed last.
+                    for slot in self.sup.slots.values().filter(|s| s.is_member()) {
+                        assert_eq!(slot.wants, self.current, "{outcome:?} {slot:?}");
+                        assert!(slot.release == self.current || slot.next == Next::Again, "{slot:?}");
+                    }
                 }
             }
         }
     }
 
     fn is_member(&self, slot: u32) -> bool {
-        self.sup.slots.get(&slot).is_some_and(|s| s.next != Next::Remove)
+        self.sup.slots.get(&slot).is_some_and(Slot::is_member)
     }
 
-    fn start(&mut self, life: Life) {
+    fn start(&mut self, life: Life, release: Release) {
+        let deployed = self.deploys.values().any(|r| *r == release);
+        assert!(release == self.current || deployed, "nobody wants {release:?}");
+        let (policy, all) = self.releases[&release];
+        if self.pauses.get(&life.slot).is_some_and(|(of, ..)| *of != release) {
+            self.pauses.remove(&life.slot);
+        }
         assert!(self.stop.is_none(), "started after a stop");
         assert!(self.alive.keys().all(|l| l.slot != life.slot), "two instances live in slot {}", life.slot);
         self.starts += 1;
         assert_eq!(life.run, self.starts);
         let launched = self.random.ms(300);
         self.later(launched, Coming::Started { life });
-        let program = PROGRAMS[usize::try_from(self.random.below(8)).unwrap()];
+        let program = all.unwrap_or(PROGRAMS[usize::try_from(self.random.below(8)).unwrap()]);
         let opens_at = self.now + self.random.ms(20_000);
         if self.random.one_in(50) {
             // It can't be launched at all.
@@ -297,6 +355,8 @@ impl World {
             _ => {}
         }
         let alive = Alive {
+            release,
+            policy,
             program,
             since: self.now,
             opens_at,
@@ -312,13 +372,15 @@ impl World {
     }
 
     fn signal(&mut self, life: Life) {
-        let (now, stop, drain) = (self.now, self.stop, self.policy.drain);
+        let (now, stop) = (self.now, self.stop);
         let others = self.alive.iter().any(|(l, a)| *l != life && a.joined.is_some());
         let alive = self.alive.get_mut(&life).expect("a dead instance is signalled");
         assert!(alive.signalled.is_none(), "the stop signal comes twice");
         if stop.is_none() {
             match alive.drains {
-                Some(since) => assert!(alive.drained || now >= since + drain, "signalled while it drains"),
+                Some(since) => {
+                    assert!(alive.drained || now >= since + alive.policy.drain, "signalled while it drains")
+                }
                 None => {
                     assert!(alive.joined.is_none() || !others, "signalled in the pool while others serve")
                 }
@@ -334,25 +396,26 @@ impl World {
     }
 
     fn waits(&mut self, life: Life, pause: Duration) {
-        let (ended, code) = self.ending.expect("it waits, and has not ended");
+        let (ended, code, release) = self.ending.expect("it waits, and has not ended");
         assert_eq!(ended, life);
         assert!(self.stop.is_none());
         if pause.is_zero() {
             // An operator's doing: nothing of the policy.
             return;
         }
-        let allowed = match self.policy.restart {
+        let policy = self.releases[&release].0;
+        let allowed = match policy.restart {
             RestartPolicy::Never => false,
             RestartPolicy::OnFailure => code != 0,
             RestartPolicy::Always => true,
         };
         assert!(allowed, "restarted outside its policy: {code}");
-        let (failures, last) = self.pauses.get(&life.slot).copied().unwrap_or_default();
-        let plain =
-            (self.policy.backoff * 2_u32.saturating_pow(failures.min(20))).min(self.policy.max_backoff);
+        let (_, failures, last) =
+            self.pauses.get(&life.slot).copied().unwrap_or((release, 0, Duration::ZERO));
+        let plain = (policy.backoff * 2_u32.saturating_pow(failures.min(20))).min(policy.max_backoff);
         assert!(pause >= last, "backoff shrinks: {last:?}, then {pause:?}");
         assert!(pause >= plain && pause <= plain + plain / 10, "{pause:?} after {failures} failures");
-        self.pauses.insert(life.slot, (failures + 1, pause));
+        self.pauses.insert(life.slot, (release, failures + 1, pause));
     }
 
     /// What holds after each step, whatever happened.
@@ -361,7 +424,8 @@ impl World {
             let slot = self.sup.slots.get(&life.slot).unwrap_or_else(|| panic!("{life:?} is forgotten"));
             assert_eq!(slot.life, *life);
             assert_eq!(slot.joined(), alive.joined.is_some(), "{life:?} {slot:?}");
-            if matches!(self.policy.gate, Gate::Always { .. }) && alive.joined.is_some() {
+            assert_eq!(slot.release, alive.release);
+            if matches!(alive.policy.gate, Gate::Always { .. }) && alive.joined.is_some() {
                 assert!(alive.misses < u32::from(MISSES), "it missed three and is in the pool");
             }
         }
@@ -370,7 +434,23 @@ impl World {
         }
         if self.stop.is_none() {
             assert_eq!(self.sup.members(), self.wanted);
+            assert_eq!(
+                self.sup.current(),
+                self.current,
+                "what a reboot would start is what was deployed last"
+            );
+            if self.deploys.is_empty() {
+                for slot in self.sup.slots.values().filter(|s| s.is_member()) {
+                    assert_eq!(slot.wants, self.current, "{slot:?}");
+                }
+                assert!(!self.sup.slots.values().any(|s| s.spare && s.next != Next::Remove));
+            }
         }
+        // A spare one alone stands for a release that nobody has chosen yet; the old one serves meanwhile.
+        for slot in self.sup.slots.values().filter(|s| s.spare && s.joined()) {
+            panic!("a spare instance has joined and doesn't count: {slot:?}");
+        }
+        assert!(self.sup.releases.len() <= 1 + self.deploys.len() + self.sup.slots.len());
         if let Some(wake) = self.sup.wake() {
             assert!(wake >= self.now, "it wants to be called for what is past: {wake:?} {:?}", self.now);
         }
@@ -427,10 +507,11 @@ impl World {
         match coming {
             Coming::End { life, code } => {
                 let Some(alive) = self.alive.remove(&life) else { return };
+                let release = alive.release;
                 if alive.joined.is_some_and(|since| self.now >= since + FORGIVEN_AFTER) {
                     self.pauses.remove(&life.slot);
                 }
-                self.ending = Some((life, code));
+                self.ending = Some((life, code, release));
                 let spread = u8::try_from(self.random.below(256)).unwrap();
                 self.tell(Event::Ended { life, code, spread });
             }
@@ -465,6 +546,19 @@ impl World {
         }
     }
 
+    /// Another release: every third is all of one kind, which may be a broken one.
+    fn deploy(&mut self, ticket: Ticket) -> Event {
+        let release = Release(u32::try_from(self.releases.len()).unwrap() + 1);
+        let policy = random_policy(&mut self.random);
+        let program = PROGRAMS[usize::try_from(self.random.below(8)).unwrap()];
+        let all = self.random.one_in(3).then_some(program);
+        self.releases.insert(release, (policy, all));
+        if self.stop.is_none() {
+            self.deploys.insert(ticket, release);
+        }
+        Event::Deploy { ticket, release, policy, spare: self.random.one_in(2) }
+    }
+
     /// Somebody gives a command.
     fn operate(&mut self) {
         self.tickets += 1;
@@ -472,13 +566,19 @@ impl World {
         let event = match self.random.below(200) {
             0 => Event::Stop,
             1 => Event::Kill,
-            2..70 => Event::Restart(ticket),
+            2..40 => Event::Restart(ticket),
+            40..90 => self.deploy(ticket),
+            90..100 => {
+                self.unpins.insert(ticket);
+                Event::Unpin(ticket)
+            }
             _ => Event::Scale { ticket, to: u32::try_from(self.random.below(8)).unwrap() },
         };
         match event {
             Event::Stop | Event::Kill => {
                 self.stop.get_or_insert(self.now);
-                self.ends_by.get_or_insert(self.now + self.policy.stop_timeout + Duration::from_secs(1));
+                let patience = self.alive.values().map(|a| a.policy.stop_timeout).max().unwrap_or_default();
+                self.ends_by.get_or_insert(self.now + patience + Duration::from_secs(1));
                 self.kill |= event == Event::Kill;
             }
             _ => {

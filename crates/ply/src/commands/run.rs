@@ -109,7 +109,7 @@ pub(crate) struct RunArgs {
     /// How long it may take to stop before it is killed
     #[arg(long, value_name = "DURATION", value_parser = noun::<Span>)]
     pub(crate) stop_timeout: Option<Span>,
-    /// How long connections may take to end (not in this version)
+    /// How long connections of an instance that leaves may take to end (default: 10s)
     #[arg(long, value_name = "DURATION", value_parser = noun::<Span>)]
     pub(crate) drain: Option<Span>,
     /// Capabilities to keep: none, oci, or names with commas
@@ -127,7 +127,7 @@ pub(crate) struct RunArgs {
     /// Most processes and threads
     #[arg(long, value_name = "N", value_parser = whole::<1, { u32::MAX }>, allow_negative_numbers = true)]
     pub(crate) pids: Option<u32>,
-    /// When to start it again: never, on-failure or always (only never in this version)
+    /// When to start it again: never, on-failure or always
     #[arg(long, value_name = "POLICY")]
     pub(crate) restart: Option<String>,
     /// Set a param that the manifest declares
@@ -172,13 +172,13 @@ pub(crate) fn run(args: RunArgs, context: &Context) -> Result<ExitCode, Failure>
 }
 
 /// The flags as the run takes them, and where packages come from.
-struct Options {
-    run: RunOptions,
-    sources: SourceArgs,
+pub(crate) struct Options {
+    pub(crate) run: RunOptions,
+    pub(crate) sources: SourceArgs,
 }
 
 /// Sorts the flags: what to run, how, and whether only the plan is wanted, as JSON or text.
-fn options(args: RunArgs) -> Result<(What, Options, bool, bool), Failure> {
+pub(crate) fn options(args: RunArgs) -> Result<(What, Options, bool, bool), Failure> {
     let what = match (args.what, args.installed) {
         (Some(target), _) => What::Target(target),
         (None, Some(name)) => What::Installed(name),

@@ -12,6 +12,7 @@ use std::process::ExitCode;
 #[command(after_help = "\
 Examples:
   ply scale web 3
+  ply scale web auto        back to the number that it began with
 
 New instances get connections once they are healthy. The highest leave first: each gets no new
 connection, may finish those that it has (--drain of ply run, 10 s), and is stopped then.")]
@@ -19,12 +20,31 @@ pub(crate) struct ScaleArgs {
     /// The app
     #[arg(value_name = "APP", value_parser = noun::<RunName>, add = crate::commands::completions::apps())]
     app: RunName,
-    /// How many instances
-    #[arg(value_name = "N")]
-    instances: u32,
+    /// How many instances, or auto
+    #[arg(value_name = "N", value_parser = number)]
+    instances: Number,
 }
 
 pub(crate) fn run(args: ScaleArgs, context: &Context) -> Result<ExitCode, Failure> {
-    context.say(ply_run::scale(&context.dirs, &args.app, args.instances)?);
+    context.say(match args.instances {
+        Number::Auto => ply_run::unpin(&context.dirs, &args.app)?,
+        Number::Fixed(to) => ply_run::scale(&context.dirs, &args.app, to)?,
+    });
     Ok(ExitCode::SUCCESS)
+}
+
+/// How many instances.
+#[derive(Debug, Clone, Copy)]
+enum Number {
+    /// As many as the run decides by itself.
+    Auto,
+    Fixed(u32),
+}
+
+fn number(text: &str) -> Result<Number, String> {
+    match text.parse() {
+        Ok(number) => Ok(Number::Fixed(number)),
+        Err(_) if text == "auto" => Ok(Number::Auto),
+        Err(_) => Err("write a whole number, or auto".to_owned()),
+    }
 }

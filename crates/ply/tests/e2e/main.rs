@@ -2,6 +2,7 @@
 //! are one product, so most tests run as both.
 
 mod build;
+mod deploy;
 mod harness;
 mod inside;
 mod kill;
