@@ -66,6 +66,8 @@ impl Unit {
         if self.manager == Manager::System {
             out.push_str("Wants=network-online.target\nAfter=network-online.target\n");
         }
+        // It never gives up: what is wrong now may not be so later.
+        out.push_str("StartLimitIntervalSec=0\n");
         out.push_str("\n[Service]\nType=notify\nNotifyAccess=main\n");
         for (name, value) in &self.env {
             let _ = writeln!(out, "Environment={}", quoted(&format!("{name}={value}"), false));

@@ -1,7 +1,7 @@
 //! A machine that went down under running apps: what they left is nobody's. [`leave`] runs last before the reboot
 //! (a reset, nothing is stopped or flushed in order), the others after it.
 
-use super::{BOTH, Who, eventually};
+use super::{BOTH, Who, eventually, units};
 use std::fs;
 use std::path::Path;
 
@@ -42,8 +42,26 @@ fn leave() {
             assert!(listed.contains(&format!("{name}.1")), "{who:?}: {listed}");
         }
     }
+    // Units that start with the machine, and to which a new version was deployed.
+    for who in BOTH {
+        units::enable(who);
+        who.done(&["deploy", &units::page(who, "2.0.0")]).expect(0);
+        assert_eq!(units::asked(who).as_deref(), Some("2.0.0"), "{who:?}");
+    }
     // So that the logs are on the disk: only ply's order of writing is to be tested, not the disk's cache.
     rustix::fs::sync();
+}
+
+/// The first by its name: it takes the units away, which nobody of the others expects.
+#[test]
+fn deployed_last_is_what_a_unit_starts() {
+    for who in BOTH {
+        let page = eventually("the unit's app answers", || units::asked(who));
+        assert_eq!(page, "2.0.0", "{who:?}");
+        who.done(&["rollback", "page"]).expect(0);
+        assert_eq!(units::asked(who).as_deref(), Some("1.0.0"), "{who:?}");
+        units::disable(who);
+    }
 }
 
 #[test]

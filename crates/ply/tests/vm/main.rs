@@ -4,6 +4,7 @@
 mod after_the_reboot;
 mod delegation;
 mod limits;
+mod units;
 
 use std::fs;
 use std::os::unix::process::CommandExt;
