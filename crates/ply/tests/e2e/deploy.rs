@@ -276,3 +276,79 @@ fn two_deploys_at_once_come_one_after_the_other_and_a_stop_goes_before_both() {
     let answer = std::fs::read_to_string(control.join("results/9.json")).unwrap();
     assert!(answer.contains("web stops") || answer.contains("web runs"), "{answer}");
 }
+
+/// A block of code of the page on deploying.
+fn documented(language: &str) -> String {
+    let page = include_str!("../../../../docs/deploying.md");
+    let (_, block) = page.split_once(&format!("```{language}\n")).expect("a block of that language");
+    block.split_once("```").expect("its end").0.to_owned()
+}
+
+/// Asks over and over on one connection, and on a new one where the answer said that it was the last. Gives how many
+/// answers there were; every one must come.
+fn keeps_asking(port: u16, stop: &AtomicBool) -> usize {
+    use std::io::{BufRead, BufReader, Read, Write};
+    let mut asked = 0;
+    let mut open: Option<BufReader<std::net::TcpStream>> = None;
+    while !stop.load(Ordering::Relaxed) {
+        let mut stream = open.take().unwrap_or_else(|| {
+            let stream = std::net::TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+            stream.set_read_timeout(Some(LIMIT)).unwrap();
+            BufReader::new(stream)
+        });
+        stream.get_mut().write_all(b"GET / HTTP/1.1\r\nHost: hello\r\n\r\n").expect("a request goes out");
+        let mut head = Vec::new();
+        loop {
+            let mut line = String::new();
+            let n = stream.read_line(&mut line).expect("an answer");
+            assert!(n > 0, "request {asked} of a connection was lost");
+            if line == "\r\n" {
+                break;
+            }
+            head.push(line.to_ascii_lowercase());
+        }
+        let mut body = [0; 6];
+        stream.read_exact(&mut body).expect("the body");
+        assert_eq!(&body, b"hello\n");
+        asked += 1;
+        if !head.iter().any(|line| line.trim() == "connection: close") {
+            open = Some(stream);
+        }
+    }
+    asked
+}
+
+#[test]
+fn the_documented_apps_lose_no_request_in_a_roll() {
+    let apps = [
+        ("js", "server.js", "node = \"22\"", "\"node\", \"server.js\""),
+        ("python", "server.py", "python3 = \"*\"", "\"python3\", \"server.py\""),
+    ];
+    for (language, file, needs, entrypoint) in apps {
+        let world = World::new(Who::Root);
+        // What is fetched of Node's own chunked answers is none of this.
+        let code = documented(language)
+            .replace("response.end", "response.setHeader(\"Content-Length\", 6);\n  response.end");
+        world.write(format!("hello/{file}"), code);
+        let manifest = |version: &str| {
+            format!(
+                "[package]\nname = \"hello\"\nversion = \"{version}\"\n[build]\nbase = \"debian@13\"\n[build.dependencies]\n{needs}\n\
+                 [run]\nentrypoint = [{entrypoint}]\n[run.ports]\nweb = 3000\n[run.health]\nport = 3000\n"
+            )
+        };
+        world.write("hello/ply.toml", manifest("1.0.0"));
+        let port = free_port();
+        let publish = port.to_string();
+        world.run(["run", "./hello", "-d", "--scale", "2", "--drain", "1s", "--publish", &publish]).expect(0);
+        world.write("hello/ply.toml", manifest("2.0.0"));
+        let stop = AtomicBool::new(false);
+        let asked: usize = std::thread::scope(|scope| {
+            let clients: Vec<_> = (0..8).map(|_| scope.spawn(|| keeps_asking(port, &stop))).collect();
+            world.run(["deploy", "./hello"]).expect(0);
+            stop.store(true, Ordering::Relaxed);
+            clients.into_iter().map(|c| c.join().expect(language)).sum()
+        });
+        assert!(asked > 100, "{language}: {asked}");
+        world.run(["stop", "hello"]).expect(0);
+    }
+}
