@@ -224,3 +224,96 @@ fn images(dir: &std::path::Path) -> Vec<String> {
         .filter(|path| path.ends_with(".img"))
         .collect()
 }
+
+/// The image that a start of the app takes, and the images that its slots have now, with its run parent.
+fn deployed(world: &World, app: &str) -> (String, Vec<String>, Option<u32>) {
+    let text = std::fs::read(world.path("data/apps").join(app).join("installed.json")).unwrap();
+    let installed: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    let rows: serde_json::Value = serde_json::from_str(&world.run(["ps", "--json"]).expect(0).out).unwrap();
+    let rows = rows.as_array().unwrap();
+    let images = rows.iter().map(|r| r["image"].as_str().unwrap().to_owned()).collect();
+    let parent = rows.first().and_then(|r| u32::try_from(r["parent_pid"].as_u64()?).ok());
+    (installed["image"].as_str().unwrap().to_owned(), images, parent)
+}
+
+#[test]
+fn killed_deploys_leave_one_version_or_the_other_and_the_data() {
+    #[derive(Debug, Clone, Copy)]
+    enum Victim {
+        Command,
+        Parent,
+        /// What the run parent has started: inits, and who brings the image.
+        Child,
+        App,
+    }
+    for (who, volume) in BOTH.into_iter().flat_map(|who| [(who, false), (who, true)]) {
+        let world = World::new(who);
+        let more = if volume { "[run.volumes]\ndata = \"/data\"\n" } else { "" };
+        let images = ["1.0.0", "2.0.0"].map(|version| {
+            world.write(
+                "web/ply.toml",
+                format!(
+                    "[package]\nname = \"web\"\nversion = \"{version}\"\n[build]\nbase = \"debian@13\"\n[build.dependencies]\nbusybox = \"*\"\n\
+                     [run]\nentrypoint = [\"busybox\", \"httpd\", \"-f\", \"-p\", \"80\"]\n[run.health]\nport = 80\n{more}"
+                ),
+            );
+            let image = format!("web-{version}-linux-x64.img");
+            world.run(["build", "./web", "-o", &image]).expect(0);
+            image
+        });
+        let flags = [
+            "-d",
+            "--restart",
+            "always",
+            "--set",
+            "restart.backoff=20ms",
+            "--set",
+            "restart.max_backoff=20ms",
+        ];
+        let start = |what: &[&str]| drop(world.run([&["run"], what, &flags].concat()).expect(0));
+        start(&[&images[0]]);
+        if volume {
+            world.run(["exec", "web", "sh", "-c", "echo kept > /data/f"]).expect(0);
+        }
+        let longest = typical(&world, &["deploy", &images[1]]).mul_f64(1.2);
+        let victims = [Victim::Command, Victim::Parent, Victim::Child, Victim::App];
+        for (moment, victim) in some_moments(rounds() / 4 + 1, longest).zip(victims.into_iter().cycle()) {
+            let (installed, _, parent) = deployed(&world, "web");
+            let parent = parent.expect("it runs");
+            let next = images.iter().find(|image| **image != installed).unwrap();
+            let mut deploy = world.start(["deploy", next]);
+            std::thread::sleep(moment);
+            match victim {
+                Victim::Command => kill(deploy.child.id()),
+                Victim::Parent => kill(parent),
+                Victim::Child => descendants(parent, 1).into_iter().for_each(kill),
+                Victim::App => descendants(parent, 2).into_iter().for_each(kill),
+            }
+            let ended = deploy.wait(Duration::from_secs(60));
+            let at = format!("{who:?} {volume} {victim:?} at {moment:?}: {ended:?}");
+            assert!(ended.code != Some(101), "{at}");
+            if matches!(victim, Victim::Parent) {
+                eventually(&at, Duration::from_secs(10), || {
+                    world.run(["gc"]).expect(0);
+                    leftovers_after_gc(&world).is_empty().then_some(())
+                });
+                start(&["--installed", "web"]);
+            }
+            // Whatever was killed: all of it is one version, and that is what a start takes.
+            let now = eventually(&at, Duration::from_secs(60), || {
+                let (installed, slots, _) = deployed(&world, "web");
+                (slots == [installed.clone()]).then_some(installed)
+            });
+            assert!(images.contains(&now), "{at}: {now}");
+            if volume {
+                let kept = eventually(&at, Duration::from_secs(10), || {
+                    Some(world.run(["exec", "web", "cat", "/data/f"])).filter(|done| done.code == Some(0))
+                });
+                assert_eq!(kept.out, "kept\n", "{at}");
+            }
+        }
+        world.run(["stop", "web"]).expect(0);
+        world.run(["verify"]).expect(0);
+        assert_eq!(leftovers(&world), Vec::<String>::new(), "{who:?} {volume}");
+    }
+}
