@@ -460,9 +460,9 @@ impl Deeds {
             .get_mut(&release)
             .ok_or_else(|| RunError::plain(format!("{name}.{slot}: its image is not there any more")))?;
         let me = this_process();
-        let volumes = loaded.volumes_of(slot, &self.ids)?;
+        let volumes = loaded.volumes_of(slot, &self.ids);
         let plan = &loaded.plan;
-        let state = InstanceState {
+        let mut state = InstanceState {
             app: name.clone(),
             slot,
             image: plan.image.clone(),
@@ -482,11 +482,22 @@ impl Deeds {
                 .iter()
                 .map(|p| format!("{}:{}:{}", p.address, p.port, p.instance_port))
                 .collect(),
-            volumes: volumes.clone(),
+            volumes: Vec::new(),
             target: None,
         };
         // Written before anything is made, so that whatever a kill leaves has a name.
-        crate::state::save(&self.dirs, &state)?;
+        let named = volumes.and_then(|volumes| {
+            state.volumes.clone_from(&volumes);
+            crate::state::save(&self.dirs, &state)?;
+            Ok(volumes)
+        });
+        let volumes = match named {
+            Ok(volumes) => volumes,
+            Err(error) => {
+                self.pool.add_failed(life, state, i32::from(error.exit_code()), &error.to_string());
+                return Err(error);
+            }
+        };
         let placement = crate::plan::Placement {
             slot,
             id: format!("{name}.{slot}-{}-{}", me.pid, me.start_time),

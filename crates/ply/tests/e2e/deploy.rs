@@ -352,3 +352,65 @@ fn the_documented_apps_lose_no_request_in_a_roll() {
         world.run(["stop", "hello"]).expect(0);
     }
 }
+
+/// Runs a tool that must succeed.
+fn tool(program: &str, args: &[&std::ffi::OsStr]) {
+    let status = std::process::Command::new(program).args(args).status().unwrap();
+    assert!(status.success(), "{program} {args:?}");
+}
+
+#[test]
+fn root_a_deploy_that_cannot_be_written_down_is_said() {
+    let world = World::new(Who::Root);
+    let port = running(&world, &[], "");
+    let record = world.path("data/apps/web/installed.json");
+    // A file that something is mounted on is not replaced.
+    tool("mount", &["--bind".as_ref(), record.as_os_str(), record.as_os_str()]);
+    version(&world, "2.0.0", SERVES, "");
+    let done = world.run(["deploy", "./web"]);
+    tool("umount", &[record.as_os_str()]);
+    assert_ne!(done.code, Some(0));
+    assert!(
+        done.err.contains(
+            "web runs web-2.0.0-linux-x64.img; what a restart of web would start could not be written down"
+        ),
+        "{}",
+        done.err
+    );
+    assert_eq!(http_get(port, "/").as_deref(), Some("2.0.0"));
+    world.run(["stop", "web"]).expect(0);
+}
+
+#[test]
+fn root_a_full_disk_keeps_new_instances_away_and_the_old_ones_serve() {
+    let world = World::new(Who::Root);
+    let run = world.mkdir("run");
+    tool(
+        "mount",
+        &[
+            "-t".as_ref(),
+            "tmpfs".as_ref(),
+            "-o".as_ref(),
+            "size=512k".as_ref(),
+            "none".as_ref(),
+            run.as_os_str(),
+        ],
+    );
+    let port = running(&world, &["--restart", "always"], "");
+    let _ = std::fs::write(run.join("full"), vec![0; 1 << 20]);
+    version(&world, "2.0.0", SERVES, "");
+    let done = world.run(["deploy", "./web"]);
+    assert_ne!(done.code, Some(0));
+    assert!(
+        done.err.contains("No space left on device") || done.err.contains("exit code 125"),
+        "{}",
+        done.err
+    );
+    assert_eq!(http_get(port, "/").as_deref(), Some("1.0.0"), "{}", done.err);
+    std::fs::remove_file(run.join("full")).unwrap();
+    world.run(["deploy", "./web"]).expect(0);
+    assert_eq!(http_get(port, "/").as_deref(), Some("2.0.0"));
+    world.run(["stop", "web"]).expect(0);
+    world.run(["gc"]).expect(0);
+    tool("umount", &["-l".as_ref(), run.as_os_str()]);
+}

@@ -18,6 +18,9 @@ fn memory_past_the_limit_is_killed_and_said() {
         let told = said.lines().find(|line| line.contains("memory") && line.contains("48"));
         assert!(told.is_some_and(|line| line.contains("kill")), "{who:?} isn't told why: {said}");
         println!("{who:?}: {:?}", started.elapsed());
+        // The story afterwards, which no exit code and no silent port has.
+        let why = who.done(&["why", "leak"]).expect(0).out;
+        assert!(why.contains("killed: out of memory (exit code 137)") && why.contains("| begun"), "{why}");
     }
 }
 

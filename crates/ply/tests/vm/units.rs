@@ -86,6 +86,38 @@ pub(crate) fn disable(who: Who) {
     who.done(&["rm", "page"]).expect(0);
 }
 
+/// What a clock says is for people only: pauses and gates go by another that nobody sets.
+#[test]
+fn a_clock_set_back_a_year_changes_nothing() {
+    let set = |to: &str| {
+        let mut date = Who::Root.command("date");
+        date.args(["-s", to]);
+        super::done(date).expect(0);
+    };
+    let (began, clock) = (std::time::Instant::now(), std::time::SystemTime::now());
+    let flags =
+        ["--restart", "always", "--set", "restart.backoff=100ms", "--set", "restart.max_backoff=100ms"];
+    let mut app = Who::Root.start("timeless", &flags, "echo up; sleep 0.2; exit 3");
+    let restarts = || {
+        let listed = Who::Root.done(&["ps", "--json"]).expect(0).out;
+        let rows: Vec<serde_json::Value> = serde_json::from_str(&listed).unwrap();
+        let row = rows.into_iter().find(|row| row["name"] == "timeless")?;
+        assert!(row["uptime_s"].as_u64().unwrap() < 60, "{row}");
+        row["restarts"].as_u64()
+    };
+    eventually("it is started again", || restarts().filter(|n| *n > 1));
+    set("-1 year");
+    let before = restarts().unwrap();
+    let seen = std::time::Instant::now();
+    eventually("it goes on", || restarts().filter(|n| *n > before + 2));
+    assert!(seen.elapsed() < std::time::Duration::from_secs(20), "{:?}", seen.elapsed());
+    assert!(Who::Root.done(&["why", "timeless"]).expect(0).out.contains("ended with exit code 3"));
+    app.stop();
+    let now = clock + began.elapsed();
+    let seconds = now.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    set(&format!("@{seconds}"));
+}
+
 #[test]
 fn a_unit_is_ready_when_its_app_answers_and_comes_back_after_a_kill_and_a_hang() {
     for who in BOTH {
