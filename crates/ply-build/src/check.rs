@@ -81,6 +81,20 @@ impl CheckReport {
         }
     }
 
+    /// A file inside an image, which nobody mends: one that has a fault is likely to have many.
+    fn first_fault(&mut self, rule: &'static str, faults: &Diagnostics) {
+        let Some(first) = faults.0.first() else { return };
+        let more = match faults.0.len() - 1 {
+            0 => String::new(),
+            more => format!(", and {more} more faults"),
+        };
+        self.error(
+            rule,
+            format!("{first}{more}"),
+            Some("build the image again, or fetch it again".to_owned()),
+        );
+    }
+
     fn done(mut self) -> Self {
         self.findings.sort_by_key(|f| RULES.iter().position(|r| *r == f.rule));
         self.ok = self.findings.iter().all(|f| f.level != Level::Error);

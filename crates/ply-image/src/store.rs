@@ -56,6 +56,9 @@ struct Known {
     entries: Arc<Entries>,
 }
 
+/// How many entries are worth a thread.
+const PART: usize = 100;
+
 /// Entries, and which of them have a name.
 #[derive(Debug, Default)]
 struct Entries {
@@ -149,6 +152,23 @@ impl Store {
         Ok(found)
     }
 
+    /// Reads many entries; a big store by several threads, since each entry is a few small files.
+    fn load(&self, digests: &[Digest]) -> Result<Vec<Option<Entry>>> {
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(4));
+        let part = digests.len().div_ceil(threads).max(PART);
+        let read = |part: &[Digest]| part.iter().map(|digest| self.get(digest)).collect::<Vec<_>>();
+        let (own, others) = digests.split_at(part.min(digests.len()));
+        let found = std::thread::scope(|scope| {
+            let others: Vec<_> = others.chunks(part).map(|part| scope.spawn(move || read(part))).collect();
+            let mut found = read(own);
+            for other in others {
+                found.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            }
+            found
+        });
+        found.into_iter().collect()
+    }
+
     /// All entries: from memory where the store's folder has not changed since they were read.
     fn all(&self) -> Result<Arc<Entries>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -158,12 +178,10 @@ impl Store {
             return Ok(Arc::clone(&known.entries));
         }
         let mut entries = Entries::default();
-        for digest in self.digests()? {
-            // One that goes away meanwhile is no error.
-            if let Some(entry) = self.get(&digest)? {
-                entries.by_name.entry(entry.name.clone()).or_default().push(digest);
-                entries.by_digest.insert(digest, entry);
-            }
+        // One that goes away meanwhile is no error.
+        for entry in self.load(&self.digests()?)?.into_iter().flatten() {
+            entries.by_name.entry(entry.name.clone()).or_default().push(entry.digest);
+            entries.by_digest.insert(entry.digest, entry);
         }
         known.entries = Arc::new(entries);
         // A change within the clock's last tick would not be seen in the time: then nothing is remembered.

@@ -3,7 +3,7 @@
 use crate::logs::InstanceName;
 use crate::state::{self, InstanceState};
 use crate::volume_store::{VolumeChoice, VolumeRow, remove_volumes, volumes};
-use crate::{Context, RunError, control, installed, target};
+use crate::{Context, RunError, control, installed, journal, target};
 use ply_image::{Dirs, Entry};
 use ply_manifest::{RunName, Span, Target};
 use ply_sandbox::Ids;
@@ -202,6 +202,9 @@ pub fn rm(dirs: &Dirs, app: &RunName, with_volumes: bool, ids: &Ids) -> Result<R
         removed.stopped = true;
     }
     removed.installed = installed::forget(dirs, app)?;
+    if known {
+        journal::event(dirs, app.as_str(), None, "removed", serde_json::json!({}));
+    }
     for entry in std::fs::read_dir(dirs.data.join("logs")).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let stem = name.strip_suffix(".1").filter(|n| n.ends_with(".log")).unwrap_or(&name);

@@ -111,6 +111,10 @@ impl Event {
             }
             "leave" => format!("leaves, with {} connections", number("connections")),
             "exit" => self.exit_words(),
+            "lost" => {
+                format!("its run parent (process {}) has died, and the instance with it", number("parent"))
+            }
+            "removed" => "removed".to_owned(),
             "deployed" => format!("deployed: {}", text("image")),
             "deploy_failed" => format!("deploy failed: {}", text("why")),
             "command" => {
@@ -197,6 +201,25 @@ pub(crate) fn all(dirs: &Dirs) -> Result<Vec<Event>, RunError> {
     Ok(found)
 }
 
+/// A name that nothing is known of is a slip of the pen.
+fn known(dirs: &Dirs, wanted: &InstanceName) -> Result<(), RunError> {
+    let all = all(dirs)?;
+    let runs = crate::state::instances(dirs)?;
+    if all.iter().any(|e| e.is_of(Some(wanted))) || runs.iter().any(|s| s.app.as_str() == wanted.app) {
+        return Ok(());
+    }
+    let near = ply_manifest::nearest(&wanted.app, all.iter().map(Event::app));
+    let same = all.iter().any(|e| e.app() == wanted.app);
+    Err(RunError::refused(
+        format!("nothing is known of {wanted}"),
+        match near {
+            _ if same => format!("ply events {} shows all of it", wanted.app),
+            Some(near) => format!("did you mean {near}?"),
+            None => "ply events shows everything".to_owned(),
+        },
+    ))
+}
+
 /// Writes the events of an app (or an instance, or of all) to `out`; following ends when `out` closes.
 pub fn events(
     dirs: &Dirs,
@@ -205,6 +228,10 @@ pub fn events(
     json: bool,
     out: &mut dyn Write,
 ) -> Result<(), RunError> {
+    crate::state::bury(dirs);
+    if let Some(wanted) = wanted {
+        known(dirs, wanted)?;
+    }
     let path = path(dirs);
     let failed = RunError::io("can't read", path.clone());
     let mut closed = false;

@@ -305,6 +305,11 @@ pub fn plan(input: &PlanInput<'_>) -> Result<Plan, RunError> {
     let inits = ["/init", "/sbin/init", "/usr/sbin/init", "/lib/systemd/systemd", "/usr/lib/systemd/systemd"];
     let is_init = inits.contains(&argv[0].as_str()) || argv[0] == "systemd";
     let capabilities = options.capabilities.as_ref().unwrap_or(&run.capabilities);
+    if options.capabilities.is_none() && !capabilities.list().is_empty() && !options.privileged {
+        notices.push(format!(
+            "it keeps capabilities, as its manifest asks: {capabilities} (--capabilities none takes them away)"
+        ));
+    }
     let (files, folders) = scratch(&user);
     Ok(Plan {
         name,

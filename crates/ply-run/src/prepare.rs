@@ -1,12 +1,14 @@
-//! Bringing an image and its layers into the store beside a run parent that goes on serving. It is done by a `ply` of
-//! its own, so that nothing of the wire stays in the run parent, which has one thread for everything. That one keeps
-//! its locks on the images until the run parent has its own.
+//! Bringing an image and its layers into the store, checked and ready to be mounted, beside a run parent that goes on
+//! serving. It is done by a `ply` of its own, so that nothing of the wire stays in the run parent, which has one thread
+//! for everything. That one keeps its locks on the images until the run parent has its own.
 
 use crate::context::Context;
+use crate::lease::RANGE;
 use crate::options::RunOptions;
 use crate::target;
 use crate::{RunError, pump};
 use ply_manifest::{Digest, Target};
+use ply_sandbox::Host;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
@@ -31,7 +33,11 @@ enum Told {
 
 /// The side of the new process: brings the image, says so on standard output, and holds it until standard input ends.
 pub fn prepare(image: &Path, context: &Context) -> Result<(), RunError> {
-    let brought = target::bring(&Target::Path(image.to_owned()), context);
+    let host = Host::probe(&context.cgroup_parent);
+    let brought = target::bring(&Target::Path(image.to_owned()), context).and_then(|brought| {
+        brought.0.iter().try_for_each(|e| target::make_mountable(e, &host, &host.ids((0, RANGE))))?;
+        Ok(brought)
+    });
     let told = match &brought {
         Ok((entries, _)) => Told::Ready(entries.iter().map(|e| e.digest).collect()),
         Err(error) => Told::Failed { message: error.to_string(), hint: error.hint() },

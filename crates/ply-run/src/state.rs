@@ -1,13 +1,14 @@
 //! What runs now: one file an instance, `run/state/<app>.<n>.json`, written whole by its run parent. A pid alone
 //! is no identity: with its start time it is. Files of dead parents are swept by the next ply.
 
-use crate::RunError;
 use crate::files::{make_dir, read_json, start_time, write_json};
 use crate::plan::PlannedLimits;
+use crate::{RunError, journal};
 use ply_image::Dirs;
 use ply_manifest::{Digest, ImageName, RunName};
 use ply_sandbox::{ExecTarget, ProcessId};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -118,6 +119,15 @@ pub struct Row {
     pub ended_by: Option<String>,
     /// Its limits.
     pub limits: Option<PlannedLimits>,
+    /// Whether its run parent is of a ply that was replaced since.
+    pub outdated: bool,
+}
+
+/// Whether the program that a process runs is no longer the file that it was started from. Not told of processes of
+/// others.
+fn outdated(process: ProcessId) -> bool {
+    let program = std::fs::read_link(format!("/proc/{}/exe", process.pid));
+    program.is_ok_and(|path| path.as_os_str().as_encoded_bytes().ends_with(b" (deleted)"))
 }
 
 /// Milliseconds since 1970.
@@ -205,6 +215,7 @@ pub fn ps(dirs: &Dirs) -> Result<Vec<Row>, RunError> {
             exit_code: s.exit_code,
             ended_by: s.ended_by,
             limits: s.limits,
+            outdated: outdated(s.parent),
         })
         .collect())
 }
@@ -214,18 +225,29 @@ pub fn running_digests(dirs: &Dirs) -> Result<BTreeSet<Digest>, RunError> {
     Ok(instances(dirs)?.into_iter().flat_map(|s| s.layers).collect())
 }
 
-/// Takes away what dead run parents left: state files, id leases and empty cgroups. Gives how many instances
-/// were swept.
-pub fn sweep(dirs: &Dirs, host: &ply_sandbox::Host, cgroup_parent: &Path) -> usize {
-    let mut swept = 0;
+/// Takes away the state files of dead run parents, and has the journal say how their instances ended. Gives how many.
+pub(crate) fn bury(dirs: &Dirs) -> usize {
+    let mut buried = 0;
     for path in state_files(dirs) {
         if let Ok(Some(state)) = read_json::<InstanceState>(&path)
             && !alive(state.parent)
+            // Whoever takes it away says it, so that it is said once.
+            && std::fs::remove_file(&path).is_ok()
         {
-            let _ = std::fs::remove_file(&path);
-            swept += 1;
+            buried += 1;
+            if !matches!(state.status, Status::Exited | Status::Waiting) {
+                let detail = json!({"parent": state.parent.pid});
+                journal::event(dirs, state.app.as_str(), Some(state.slot), "lost", detail);
+            }
         }
     }
+    buried
+}
+
+/// Takes away what dead run parents left: state files, id leases and empty cgroups. Gives how many instances
+/// were swept.
+pub fn sweep(dirs: &Dirs, host: &ply_sandbox::Host, cgroup_parent: &Path) -> usize {
+    let swept = bury(dirs);
     // Also where no state file says so: a parent may have been killed before it wrote one.
     let _ = ply_sandbox::sweep(host, cgroup_parent);
     crate::lease::sweep(&dirs.run);

@@ -287,23 +287,12 @@ impl Found {
         Ok(Self { manifest, entries, overlay: None, locks })
     }
 
-    /// The layers as the plan needs them. Rootless (and where squashfs can't be id-mapped), each is extracted
-    /// first, once.
+    /// The layers as the plan needs them, ready to be mounted.
     pub(crate) fn layers(&self, host: &Host, ids: &Ids) -> Result<Vec<PlanLayer>, RunError> {
         let trees = host.needs_trees();
         let mut layers = Vec::new();
         for (n, entry) in self.entries.iter().enumerate() {
-            entry.check().map_err(RunError::from_image)?;
-            if trees && !entry.is_extracted() {
-                let own = entry.clone();
-                let extract = move || own.extract_tree(0).map(drop).map_err(|e| (e.to_string(), e.hint()));
-                let done: Result<(), (String, Option<String>)> =
-                    in_user_namespace(ids, extract).map_err(RunError::from_launch)?;
-                done.map_err(|(why, hint)| RunError::Refused {
-                    message: format!("{} can't be extracted: {why}", entry.name),
-                    hint,
-                })?;
-            }
+            make_mountable(entry, host, ids)?;
             let section = if n == 0 {
                 self.manifest.layer.clone()
             } else {
@@ -329,6 +318,22 @@ impl Found {
     pub(crate) fn digests(&self) -> Vec<Digest> {
         self.entries.iter().map(|e| e.digest).collect()
     }
+}
+
+/// Checks an image of the store. Rootless (and where squashfs can't be id-mapped), it is extracted too, once.
+pub(crate) fn make_mountable(entry: &Entry, host: &Host, ids: &Ids) -> Result<(), RunError> {
+    entry.check().map_err(RunError::from_image)?;
+    if !host.needs_trees() || entry.is_extracted() {
+        return Ok(());
+    }
+    let own = entry.clone();
+    let extract = move || own.extract_tree(0).map(drop).map_err(|e| (e.to_string(), e.hint()));
+    let done: Result<(), (String, Option<String>)> =
+        in_user_namespace(ids, extract).map_err(RunError::from_launch)?;
+    done.map_err(|(why, hint)| RunError::Refused {
+        message: format!("{} can't be extracted: {why}", entry.name),
+        hint,
+    })
 }
 
 /// Images seen as one root.

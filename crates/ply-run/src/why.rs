@@ -48,9 +48,22 @@ pub struct Why {
 
 /// Puts together what is known of an app.
 pub fn why(dirs: &Dirs, app: &RunName) -> Result<Why, RunError> {
+    state::bury(dirs);
     let instances: Vec<Row> = state::ps(dirs)?.into_iter().filter(|row| row.name == *app).collect();
     let all = journal::all(dirs)?;
     let own: Vec<&Event> = all.iter().filter(|e| e.app() == app.as_str()).collect();
+    // What was before it was removed is another app's story.
+    let removed = own.iter().rposition(|e| e.what() == "removed");
+    let own = &own[removed.map_or(0, |at| at + usize::from(at + 1 < own.len()))..];
+    if let ([only], true) = (own, instances.is_empty())
+        && only.what() == "removed"
+    {
+        let time = rfc3339(SystemTime::UNIX_EPOCH + Duration::from_millis(only.time_ms()));
+        return Err(RunError::refused(
+            format!("{app} was removed at {time}"),
+            format!("what was before: ply events {app}"),
+        ));
+    }
     if own.is_empty() && instances.is_empty() {
         let near = ply_manifest::nearest(app.as_str(), all.iter().map(Event::app));
         return Err(RunError::refused(
@@ -66,7 +79,7 @@ pub fn why(dirs: &Dirs, app: &RunName) -> Result<Why, RunError> {
     Ok(Why {
         app: app.clone(),
         instances,
-        exits: last(&["exit"]),
+        exits: last(&["exit", "lost"]),
         health: last(&["unhealthy"]),
         changes: last(&["command", "deployed", "deploy_failed", "start"]),
     })

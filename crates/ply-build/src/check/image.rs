@@ -27,7 +27,7 @@ pub(super) fn check(
     let manifest = match Manifest::parse(&text, "/.manifest.toml") {
         Ok(manifest) => manifest,
         Err(faults) => {
-            report.faults("manifest", &faults);
+            report.first_fault("manifest", &faults);
             return Ok(report.done());
         }
     };
@@ -79,7 +79,7 @@ pub(super) fn check(
             let layer = Image::open(&entry.image)?;
             match Manifest::parse(&layer.manifest_text()?, &entry.name.to_string()) {
                 Ok(manifest) => layers.push(Arc::new(manifest)),
-                Err(faults) => report.faults("layers", &faults),
+                Err(faults) => report.first_fault("layers", &faults),
             }
             images.push(layer);
         }
@@ -162,7 +162,7 @@ fn lock(
     let lock = match Lock::parse(&text, "/.lock.toml") {
         Ok(lock) => lock,
         Err(faults) => {
-            report.faults("lock", &faults);
+            report.first_fault("lock", &faults);
             return Ok(None);
         }
     };

@@ -97,7 +97,7 @@ impl Entry {
     /// [`ImageError::BadManifest`], [`ImageError::Io`].
     pub fn manifest(&self) -> Result<Manifest> {
         Manifest::parse(&self.manifest_text()?, MANIFEST_PATH)
-            .map_err(|why| ImageError::BadManifest { image: self.image.clone(), why: why.to_string() })
+            .map_err(|why| ImageError::BadManifest { image: self.image.clone(), why: first(&why) })
     }
 
     /// The lock, where the image has one.
@@ -108,7 +108,7 @@ impl Entry {
         let Some(text) = self.lock_text()? else { return Ok(None) };
         Lock::parse(&text, LOCK_PATH)
             .map(Some)
-            .map_err(|why| ImageError::BadLock { image: self.image.clone(), why: why.to_string() })
+            .map_err(|why| ImageError::BadLock { image: self.image.clone(), why: first(&why) })
     }
 
     /// Opens the image for reading.
@@ -186,4 +186,9 @@ impl Entry {
 fn sync_filesystem(dir: &Path) -> Result<()> {
     let open = std::fs::File::open(dir).map_err(ImageError::io("open", dir))?;
     rustix::fs::syncfs(&open).map_err(ImageError::os("sync", dir))
+}
+
+/// The first of a file's faults: one that nobody mends, inside an image, is likely to have many.
+fn first(faults: &ply_manifest::Diagnostics) -> String {
+    faults.0.first().map(ToString::to_string).unwrap_or_default()
 }

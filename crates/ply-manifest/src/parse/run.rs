@@ -162,6 +162,13 @@ pub(super) fn label(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
 }
 
+/// The folder of the kernel that a path leads into: nothing is mounted there.
+fn of_the_box(path: &str) -> Option<&'static str> {
+    ["/proc", "/sys", "/dev"]
+        .into_iter()
+        .find(|own| path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+}
+
 fn volumes(mut table: Section<'_>, faults: &mut Faults<'_>) -> BTreeMap<String, Volume> {
     let mut volumes: BTreeMap<String, Volume> = BTreeMap::new();
     let mut paths: BTreeMap<String, &str> = BTreeMap::new();
@@ -177,6 +184,14 @@ fn volumes(mut table: Section<'_>, faults: &mut Faults<'_>) -> BTreeMap<String, 
         let Some((volume, span)) = volume(&entry, faults) else { continue };
         if volume.path == "/" {
             faults.at(&span, format!("volume {:?} is at /, where the base is", entry.key));
+            continue;
+        }
+        if let Some(own) = of_the_box(&volume.path) {
+            faults.at_hint(
+                &span,
+                format!("volume {:?} is at {}, and {own} is the box's own", entry.key, volume.path),
+                "keep data elsewhere, as in /data or /var/lib/myapp",
+            );
             continue;
         }
         if let Some(other) = paths.get(&volume.path) {
@@ -497,6 +512,12 @@ fn links(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Vec<LinkRequest> {
         };
         if link.at == "/" {
             faults.at(&value.span(), "a link is at /, where the base is");
+        } else if let Some(own) = of_the_box(&link.at) {
+            faults.at_hint(
+                &value.span(),
+                format!("a link is at {}, and {own} is the box's own", link.at),
+                "a device of the host comes in with ply run --device",
+            );
         } else if !taken.insert(link.at.clone()) {
             faults.at(&value.span(), format!("two links are at {}", link.at));
         } else {

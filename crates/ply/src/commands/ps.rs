@@ -24,6 +24,8 @@ pub(crate) fn run(args: PsArgs, context: &Context) -> Result<ExitCode, Failure> 
         output::json(&rows)?;
         return Ok(ExitCode::SUCCESS);
     }
+    let outdated: std::collections::BTreeSet<String> =
+        rows.iter().filter(|row| row.outdated).map(|row| row.name.to_string()).collect();
     let or_dash = |text: Option<String>| text.filter(|t| !t.is_empty()).unwrap_or_else(|| "-".to_owned());
     let rows = rows
         .into_iter()
@@ -41,6 +43,11 @@ pub(crate) fn run(args: PsArgs, context: &Context) -> Result<ExitCode, Failure> 
         })
         .collect();
     output::table(&["NAME", "STATUS", "HEALTH", "UP", "RESTARTS", "ADDRESS", "PUBLISHED", "IMAGE"], rows);
+    if !outdated.is_empty() {
+        let names = outdated.into_iter().collect::<Vec<_>>().join(", ");
+        context
+            .say(format!("watched by a ply that was replaced since: {names} (stop and start to renew it)"));
+    }
     Ok(ExitCode::SUCCESS)
 }
 

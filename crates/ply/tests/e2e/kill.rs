@@ -87,7 +87,7 @@ fn descendants(parent: u32, depth: u32) -> Vec<u32> {
     level
 }
 
-fn kill(pid: u32) {
+pub(crate) fn kill(pid: u32) {
     // SAFETY: two numbers. One that is gone already was this test's own, and a moment ago.
     unsafe { libc::kill(pid as i32, libc::SIGKILL) };
 }

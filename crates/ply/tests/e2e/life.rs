@@ -248,3 +248,79 @@ fn root_a_full_run_folder_is_one_sentence_and_nothing_is_left() {
     assert!(left.is_empty(), "{left:?}");
     assert_eq!(leftovers(&world), Vec::<String>::new());
 }
+
+/// What `ply ps --json` says of the first instance.
+fn first_row(world: &World) -> serde_json::Value {
+    let rows: serde_json::Value = serde_json::from_str(&world.run(["ps", "--json"]).expect(0).out).unwrap();
+    rows[0].clone()
+}
+
+#[test]
+fn a_killed_run_parent_is_said_once_and_what_was_removed_is_another_story() {
+    for who in BOTH {
+        let world = shell(who);
+        world.run(["run", "./sh", "-d", "--", "-c", SERVE]).expect(0);
+        let parent = u32::try_from(first_row(&world)["parent_pid"].as_u64().unwrap()).unwrap();
+        crate::kill::kill(parent);
+        let words = format!("its run parent (process {parent}) has died, and the instance with it");
+        let why = eventually("the journal says it", LIMIT, || {
+            let why = world.run(["why", "sh"]).expect(0).out;
+            why.contains(&words).then_some(why)
+        });
+        assert!(why.starts_with("sh does not run\n\nends\n"), "{who:?}\n{why}");
+        world.run(["gc"]).expect(0);
+        let events = world.run(["events", "sh"]).expect(0).out;
+        assert_eq!(events.matches(&words).count(), 1, "{who:?}\n{events}");
+        world.run(["rm", "sh"]).expect(0);
+        let gone = world.run(["why", "sh"]).expect(1).err;
+        assert!(gone.starts_with("error: sh was removed at 2"), "{who:?}\n{gone}");
+        assert!(world.run(["events", "sh"]).expect(0).out.ends_with("sh removed\n"));
+        sh(&world, &[], "echo anew");
+        let why = world.run(["why", "sh"]).expect(0).out;
+        assert!(!why.contains("has died") && why.contains("ended with exit code 0"), "{who:?}\n{why}");
+        assert_eq!(leftovers(&world), Vec::<String>::new(), "{who:?}");
+    }
+}
+
+#[test]
+fn a_name_that_nothing_is_known_of_is_an_error() {
+    let world = shell(Who::User);
+    sh(&world, &[], "true");
+    for (name, hint) in [
+        ("nope", "hint: ply events shows everything"),
+        ("shh", "hint: did you mean sh?"),
+        ("sh.7", "hint: ply events sh shows all of it"),
+    ] {
+        let error = world.run(["events", name]).expect(1).err;
+        assert_eq!(error, format!("error: nothing is known of {name}\n{hint}\n"));
+    }
+    assert!(world.run(["events", "sh.1"]).expect(0).out.contains("started: sh-1.0.0"));
+}
+
+#[test]
+fn capabilities_that_a_manifest_keeps_are_said_at_the_start() {
+    for who in BOTH {
+        let world = shell_with(who, "capabilities = [\"chown\", \"net_bind_service\"]\n");
+        let line = "it keeps capabilities, as its manifest asks: chown,net_bind_service (--capabilities none takes them away)";
+        let done = world.run(["run", "./sh", "--", "-c", "true"]).expect(0);
+        assert!(done.err.lines().any(|l| l == line), "{who:?}\n{}", done.err);
+        let done = world.run(["run", "./sh", "--capabilities", "none", "--", "-c", "true"]).expect(0);
+        assert!(!done.err.contains("capabilities"), "{who:?}\n{}", done.err);
+    }
+}
+
+#[test]
+fn a_run_parent_of_a_replaced_ply_is_seen() {
+    let world = shell(Who::User);
+    let own = world.path("work/ply");
+    std::fs::copy(crate::harness::ply_binary(), &own).unwrap();
+    let mut start = world.command(&own);
+    start.args(["run", "./sh", "-d", "--", "-c", SERVE]);
+    world.finish(start).expect(0);
+    assert_eq!(first_row(&world)["outdated"], false);
+    std::fs::remove_file(&own).unwrap();
+    assert_eq!(first_row(&world)["outdated"], true);
+    let said = world.run(["ps"]).expect(0).err;
+    assert_eq!(said, "watched by a ply that was replaced since: sh (stop and start to renew it)\n");
+    world.run(["stop", "sh"]).expect(0);
+}

@@ -59,7 +59,8 @@ pub(crate) fn enable(who: Who) {
         "/home/plytest/.config/systemd/user".to_owned()
     };
     // Where it stays: the lane's own drive comes later than the units of a start.
-    fs::copy(super::ply(), "/usr/local/bin/ply").unwrap();
+    fs::copy(super::ply(), "/usr/local/bin/ply.new").unwrap();
+    fs::rename("/usr/local/bin/ply.new", "/usr/local/bin/ply").unwrap();
     let mut made = who.command("/usr/local/bin/ply");
     made.args(&args);
     let unit = super::done(made).expect(0).out;
@@ -78,6 +79,11 @@ pub(crate) fn enable(who: Who) {
 /// A property of the unit.
 fn property(who: Who, name: &str) -> String {
     systemctl(who, &["show", "--value", "-p", name, "ply-page"]).expect(0).out.trim().to_owned()
+}
+
+fn signal(process: &str, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(process.parse().unwrap()).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
 }
 
 /// The unit goes, and the app with it.
@@ -129,12 +135,7 @@ fn a_unit_is_ready_when_its_app_answers_and_comes_back_after_a_kill_and_a_hang()
             (status == "page-1.0.0-linux-x64.img: 1 of 1 healthy").then_some(())
         });
         let parent = property(who, "MainPID");
-        super::done({
-            let mut kill = who.command("kill");
-            kill.args(["-9", &parent]);
-            kill
-        })
-        .expect(0);
+        signal(&parent, rustix::process::Signal::KILL);
         eventually("the next run parent answers", || {
             (property(who, "MainPID") != parent).then(|| asked(who)).flatten()
         });
@@ -151,12 +152,7 @@ fn a_unit_is_ready_when_its_app_answers_and_comes_back_after_a_kill_and_a_hang()
         systemctl(who, &["daemon-reload"]).expect(0);
         systemctl(who, &["restart", "ply-page"]).expect(0);
         let parent = property(who, "MainPID");
-        super::done({
-            let mut stop = who.command("kill");
-            stop.args(["-STOP", &parent]);
-            stop
-        })
-        .expect(0);
+        signal(&parent, rustix::process::Signal::STOP);
         eventually("the one that hangs is replaced", || {
             (property(who, "MainPID") != parent).then(|| asked(who)).flatten()
         });
