@@ -129,6 +129,13 @@ pub(crate) fn folder(name: &str) -> Result<PathBuf> {
     Ok(dir)
 }
 
+/// What /run is on every host: a folder in memory.
+fn in_memory(folder: &Path) -> Result<()> {
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", "mode=755", "none"]).arg(folder);
+    prepare(mount)
+}
+
 /// Runs a preparing command; what it says is shown where it fails.
 pub(crate) fn prepare(mut command: Command) -> Result<()> {
     let done =
@@ -145,6 +152,8 @@ struct Peer {
 impl Peer {
     fn new(registry: &Path) -> Result<Self> {
         let new = Self { dir: folder("peer")? };
+        fs::create_dir(new.dir.join("state"))?;
+        in_memory(&new.dir.join("state"))?;
         let mut images: Vec<PathBuf> =
             fs::read_dir(registry.join("debian"))?.flatten().map(|e| e.path()).collect();
         images.retain(|path| path.extension() == Some(OsStr::new("img")));
@@ -198,6 +207,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.dir.join("state")).status();
         let _ = fs::remove_dir_all(&self.dir);
     }
 }
@@ -215,6 +225,9 @@ impl World {
         let new = Self { ply: ply.to_owned(), registry: registry.to_owned(), dir: folder(name)?, user };
         for sub in ["data", "run", "config", "true", "sleep"] {
             fs::create_dir(new.dir.join(sub))?;
+            if sub == "run" {
+                in_memory(&new.dir.join(sub))?;
+            }
             new.give(sub)?;
         }
         for (app, entrypoint) in [("true", "[\"/bin/true\"]"), ("sleep", "[\"/bin/sleep\", \"600\"]")] {

@@ -16,11 +16,12 @@ pub const OWN_FILE_MAX: u64 = 16 << 20;
 /// regular file.
 pub fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-    if !file.metadata()?.is_file() {
+    let meta = file.metadata()?;
+    if !meta.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     }
-    let mut bytes = Vec::new();
     // The size is only a claim: the file may grow while it is read.
+    let mut bytes = Vec::with_capacity(usize::try_from(meta.len().min(limit).min(1 << 20)).unwrap_or(0) + 32);
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
         let why = format!("it is longer than {limit} bytes");

@@ -45,7 +45,7 @@ impl Asked {
     /// How an image runs: everything that can be refused before anything is touched.
     pub(crate) fn plan(&self, found: &Found, env_files: &EnvFiles, host: &Host) -> Result<Plan, RunError> {
         let layers = found.layers(host, &host.ids((0, RANGE)))?;
-        let stack = found.stack()?;
+        let looks = found.looks();
         let input = PlanInput {
             manifest: &found.manifest,
             layers: &layers,
@@ -53,7 +53,7 @@ impl Asked {
             env_files,
             options: &self.options,
             host,
-            root: &stack,
+            root: &looks,
             cwd: &self.cwd,
             caller: &|name| std::env::var(name).ok(),
             host_stat: &|path: &Path| HostMeta::of(path),

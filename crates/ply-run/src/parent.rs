@@ -82,6 +82,7 @@ pub(crate) fn run_reporting(ready: Ready, reporter: Reporter) -> u8 {
 /// Runs it all to its end, and gives the exit code.
 pub(crate) fn run(ready: Ready, reporter: Option<Reporter>) -> Result<u8, RunError> {
     let failed = |why: std::io::Error| RunError::plain(format!("the run parent can't work: {why}"));
+    crate::rest::one_heap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let signals = Signals::take().map_err(failed)?;
     allow_descriptors();

@@ -1,6 +1,12 @@
 //! A run parent that goes on gives back to the system what only its start needed: the heap's free pages, and the
 //! pages of the program itself that only the start touched (they are in the page cache, should they be needed).
 
+/// From here on all threads share one heap: they take turns anyway, and each heap of its own costs a start.
+pub(crate) fn one_heap() {
+    // SAFETY: a plain call that sets a number.
+    unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
+}
+
 /// Gives it all back.
 pub(crate) fn rest() {
     // SAFETY: a plain call that gives free heap pages back.

@@ -5,6 +5,7 @@ use crate::RunError;
 use crate::context::Context;
 use crate::options::{RunOptions, What};
 use crate::plan::PlanLayer;
+use crate::rootfs::Looks;
 use ply_build::{BuildRequest, Output};
 use ply_image::{Entry, Image, LayerStack, Origin, RunningLock, Store};
 use ply_manifest::{Arch, DevOverlay, Digest, Document, ImageName, Kind, Manifest, Target};
@@ -310,8 +311,8 @@ impl Found {
     }
 
     /// The layers as one root, for looks at files.
-    pub(crate) fn stack(&self) -> Result<LayerStack, RunError> {
-        stack(&self.entries.iter().map(|e| e.image.clone()).collect::<Vec<_>>())
+    pub(crate) fn looks(&self) -> Looks {
+        Looks::new(self.entries.iter().map(|e| e.image.clone()).collect())
     }
 
     /// The digests, the app's own first.

@@ -4,6 +4,9 @@
 use crate::place::{self, CgroupPlace};
 use crate::{Ids, LaunchError, SubIds};
 use serde::{Deserialize, Serialize};
+use std::cell::LazyCell;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// What this machine and this caller can do.
@@ -122,7 +125,7 @@ impl Host {
             cgroup_writable,
             cgroup_refusal: None,
             enforced,
-            memory_bytes: field(&read("/proc/meminfo"), "MemTotal:").parse::<u64>().unwrap_or(1 << 20) << 10,
+            memory_bytes: memory(),
         }
     }
 
@@ -227,19 +230,24 @@ impl Kernel {
         let release = rustix::system::uname().release().to_string_lossy().into_owned();
         let version = version(&release);
         let filesystems = read("/proc/filesystems");
-        let modules = read(&format!("/lib/modules/{release}/modules.dep"))
-            + &read(&format!("/lib/modules/{release}/modules.builtin"));
+        // Long lists, and most often nothing of them is needed.
+        let modules = LazyCell::new(|| {
+            read(&format!("/lib/modules/{release}/modules.dep"))
+                + &read(&format!("/lib/modules/{release}/modules.builtin"))
+        });
         // A module is loaded when it is first asked for.
         let has = |name: &str| {
             filesystems.lines().any(|line| line.split_ascii_whitespace().last() == Some(name))
                 || modules.contains(&format!("/{name}.ko"))
         };
         let at_least = |major, minor| version >= (major, minor);
+        let (overlay, squashfs) = (has("overlay"), has("squashfs"));
+        let loop_devices = Path::new("/dev/loop-control").exists() || modules.contains("/loop.ko");
         Self {
             user_namespaces: user_namespaces(root),
-            overlay: has("overlay"),
-            squashfs: has("squashfs"),
-            loop_devices: Path::new("/dev/loop-control").exists() || modules.contains("/loop.ko"),
+            overlay,
+            squashfs,
+            loop_devices,
             squashfs_idmap: at_least(6, 2),
             overlay_idmap: at_least(5, 19),
             overlay_detached: at_least(6, 15),
@@ -347,8 +355,17 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
+/// The memory of the host, in bytes. (The kernel puts together all of /proc/meminfo for whoever reads it.)
+fn memory() -> u64 {
+    let info = rustix::system::sysinfo();
+    u64::from(info.mem_unit) * info.totalram as u64
+}
+
+/// A small file of the kernel, whose size nobody knows beforehand; what is not text is replaced.
 fn read(path: &str) -> String {
-    std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    let mut bytes = Vec::with_capacity(8192);
+    let read = File::open(path).and_then(|mut file| file.read_to_end(&mut bytes));
+    read.map(|_| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
 
 /// The word behind a label at the start of a line.

@@ -3,7 +3,7 @@
 
 use crate::seccomp_table::{GROUPS, Rule};
 use crate::syscalls::{Column, SYSCALLS};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 /// One instruction, as the kernel wants it.
@@ -93,7 +93,8 @@ fn action(rule: Rule, capabilities: u64) -> Action {
 }
 
 fn compile(capabilities: u64) -> Vec<Instruction> {
-    let mut actions = HashMap::new();
+    // By the place of the name in the table, which is sorted.
+    let mut actions = vec![None; SYSCALLS.len()];
     for group in GROUPS {
         let action = action(group.rule, capabilities);
         for name in group.names.split_ascii_whitespace() {
@@ -102,18 +103,20 @@ fn compile(capabilities: u64) -> Vec<Instruction> {
                 ("unshare", Action::Return(ALLOW)) => Action::Clone(NEW_USER),
                 (_, action) => action,
             };
-            actions.insert(name, action);
+            if let Ok(at) = SYSCALLS.binary_search_by_key(&name, |(known, _)| known) {
+                actions[at] = Some(action);
+            }
         }
     }
     let mut program = Program(Vec::with_capacity(600));
     program.push(LOAD, ARCHITECTURE);
     for (architecture, column) in ARCHITECTURES {
-        let mut numbers = BTreeMap::new();
-        for (name, row) in SYSCALLS {
-            if let (Ok(number), Some(action)) = (u32::try_from(row[column as usize]), actions.get(name)) {
-                numbers.insert(number, *action);
-            }
-        }
+        let mut numbers: Vec<(u32, Action)> = SYSCALLS
+            .iter()
+            .zip(&actions)
+            .filter_map(|((_, row), action)| Some((u32::try_from(row[column as usize]).ok()?, (*action)?)))
+            .collect();
+        numbers.sort_unstable_by_key(|(number, _)| *number);
         let other = program.branch(IF_EQUAL, architecture);
         program.push(LOAD, NUMBER);
         program.search(&ranges(&numbers));
@@ -124,7 +127,7 @@ fn compile(capabilities: u64) -> Vec<Instruction> {
 }
 
 /// From every number on, what is done: sorted, gaps filled with ENOSYS, neighbours that are alike joined.
-fn ranges(numbers: &BTreeMap<u32, Action>) -> Vec<(u32, Action)> {
+fn ranges(numbers: &[(u32, Action)]) -> Vec<(u32, Action)> {
     let mut ranges = vec![(0, Action::Return(ENOSYS))];
     let mut next = 0;
     let mut add = |from: u32, action: Action| match ranges.last_mut() {
@@ -132,7 +135,7 @@ fn ranges(numbers: &BTreeMap<u32, Action>) -> Vec<(u32, Action)> {
         Some(last) if last.1 == action => {}
         _ => ranges.push((from, action)),
     };
-    for (&number, &action) in numbers {
+    for &(number, action) in numbers {
         if number > next {
             add(next, Action::Return(ENOSYS));
         }

@@ -108,7 +108,7 @@ fn manifests_with_faults() {
             "[run]\nentrypoint = [\"/x\"]\ncapabilities = [\"fly\"]\nuser = \"app\"\n[run.ports]\nweb = 70000\n",
         ),
         &app(
-            "[run]\nentrypoint = [\"/x\"]\n[run.volumes]\na = \"/\"\nb = \"/d\"\nc = \"/d\"\nd = \"rel/../x\"\n",
+            "[run]\nentrypoint = [\"/x\"]\n[run.volumes]\na = \"/\"\np = \"/proc/x\"\nb = \"/d\"\nc = \"/d\"\nd = \"rel/../x\"\n",
         ),
         &app(
             "[run]\nentrypoint = [\"/x\"]\n[run.resources]\nmem = \"lots\"\ncpu = \"0\"\n[run.health]\ngrace = \"soon\"\n",
