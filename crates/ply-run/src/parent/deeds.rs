@@ -386,7 +386,10 @@ impl Deeds {
         prepared: Result<Vec<Digest>, RunError>,
     ) -> Result<(), RunError> {
         // Its process holds the images until ours are locked.
-        let Some(deploy) = self.deploys.pop_front_if(|d| d.ticket == ticket) else { return Ok(()) };
+        if self.deploys.front().is_none_or(|d| d.ticket != ticket) {
+            return Ok(());
+        }
+        let Some(deploy) = self.deploys.pop_front() else { return Ok(()) };
         let event = prepared.and_then(|digests| self.load(&deploy, &digests));
         match event {
             Ok(Some(event)) => self.tell(event)?,
