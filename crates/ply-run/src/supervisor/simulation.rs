@@ -447,9 +447,8 @@ impl World {
             }
         }
         // A spare one alone stands for a release that nobody has chosen yet; the old one serves meanwhile.
-        for slot in self.sup.slots.values().filter(|s| s.spare && s.joined()) {
-            panic!("a spare instance has joined and doesn't count: {slot:?}");
-        }
+        let uncounted = self.sup.slots.values().find(|s| s.spare && s.joined());
+        assert!(uncounted.is_none(), "a spare instance has joined and doesn't count: {uncounted:?}");
         assert!(self.sup.releases.len() <= 1 + self.deploys.len() + self.sup.slots.len());
         if let Some(wake) = self.sup.wake() {
             assert!(wake >= self.now, "it wants to be called for what is past: {wake:?} {:?}", self.now);
