@@ -43,7 +43,8 @@ struct Slot {
     /// It shall end: it gets no connection in any case.
     leaves: bool,
     load: Rc<Load>,
-    /// Milliseconds since 1970 at which its instance was started.
+    /// Milliseconds since 1970 at which its launch began, and at which its instance was started.
+    began_ms: u64,
     started_ms: u64,
     /// How its instance ended, for the journal.
     ended: Value,
@@ -104,6 +105,7 @@ impl Pool {
 
     /// Puts a running instance into its slot.
     pub(crate) fn add(&self, life: Life, instance: Instance, mut state: InstanceState, doors: Doors) {
+        let began_ms = state.since_ms;
         state.status = Status::Running;
         state.since_ms = now_ms();
         state.target = Some(instance.target().clone());
@@ -111,17 +113,26 @@ impl Pool {
         let image = state.image.to_string();
         let detail = json!({"image": image, "digest": state.digest, "pid": instance.app().pid});
         journal::event(&self.dirs, state.app.as_str(), Some(state.slot), "start", detail);
-        self.put(life, Some(instance), state, doors, Value::Null);
+        self.put(life, Some(instance), state, doors, (began_ms, Value::Null));
     }
 
     /// An instance that could not be started is one that has ended.
     pub(crate) fn add_failed(&self, life: Life, mut state: InstanceState, code: i32, why: &str) {
         state.exit_code = Some(code);
         let ended = json!({"code": code, "oom": false, "asked": false, "uptime_ms": 0, "error": why});
-        self.put(life, None, state, Doors::default(), ended);
+        let began_ms = state.since_ms;
+        self.put(life, None, state, Doors::default(), (began_ms, ended));
     }
 
-    fn put(&self, life: Life, instance: Option<Instance>, state: InstanceState, doors: Doors, ended: Value) {
+    /// With when its launch began, and how it ended where it has.
+    fn put(
+        &self,
+        life: Life,
+        instance: Option<Instance>,
+        state: InstanceState,
+        doors: Doors,
+        (began_ms, ended): (u64, Value),
+    ) {
         let slot = Slot {
             life,
             instance,
@@ -130,6 +141,7 @@ impl Pool {
             joined: false,
             leaves: false,
             load: Rc::default(),
+            began_ms,
             started_ms: now_ms(),
             ended,
         };
@@ -283,9 +295,9 @@ impl Pool {
         }
     }
 
-    /// Milliseconds since 1970 at which a slot's instance was started.
-    pub(crate) fn started_ms(&self, life: Life) -> Option<u64> {
-        self.with(life, |slot| slot.started_ms)
+    /// Milliseconds since 1970 at which the launch of a slot's instance began.
+    pub(crate) fn began_ms(&self, life: Life) -> Option<u64> {
+        self.with(life, |slot| slot.began_ms)
     }
 
     /// The exit codes, in slot order.

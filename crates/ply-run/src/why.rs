@@ -74,7 +74,7 @@ pub fn why(dirs: &Dirs, app: &RunName) -> Result<Why, RunError> {
     let last = |kinds: &[&str]| -> Vec<Fact> {
         let of_kind = own.iter().filter(|e| kinds.contains(&e.what()));
         let count = of_kind.clone().count();
-        of_kind.skip(count.saturating_sub(SHOWN)).map(|e| fact(dirs, e)).collect()
+        of_kind.skip(count.saturating_sub(SHOWN)).map(|e| fact(dirs, e, before(own, e))).collect()
     };
     Ok(Why {
         app: app.clone(),
@@ -85,13 +85,21 @@ pub fn why(dirs: &Dirs, app: &RunName) -> Result<Why, RunError> {
     })
 }
 
-fn fact(dirs: &Dirs, event: &Event) -> Fact {
+/// When the slot's life before ended, in milliseconds since 1970; 0 where there was none. (An app may write before its
+/// start is in the journal.)
+fn before(own: &[&Event], event: &Event) -> u64 {
+    let ends = own.iter().take_while(|e| !std::ptr::eq(**e, event));
+    let ends = ends.filter(|e| e.slot() == event.slot() && ["exit", "lost"].contains(&e.what()));
+    ends.last().map_or(0, |e| e.time_ms())
+}
+
+/// `since` is when the life before ended.
+fn fact(dirs: &Dirs, event: &Event, since: u64) -> Fact {
     let at = |ms: u64| SystemTime::UNIX_EPOCH + Duration::from_millis(ms);
     let (slot, time_ms) = (event.slot(), event.time_ms());
-    let uptime = event.0["uptime_ms"].as_u64().unwrap_or_default();
     let lines = match slot {
         Some(slot) if event.what() == "exit" => {
-            let from = at(time_ms.saturating_sub(uptime + 100));
+            let from = at(since + 10);
             lines_between(dirs, event.app(), slot, from, at(time_ms + 10), LINES)
         }
         _ => Vec::new(),

@@ -231,7 +231,7 @@ impl Deeds {
             Step::Begins(slot) => format!("{name}.{slot} is started anew"),
             Step::Healthy(slot) => format!("{name}.{slot} is healthy"),
             Step::Fails(life, why) => {
-                let started = self.pool.started_ms(life).unwrap_or_else(now_ms);
+                let started = self.pool.began_ms(life).unwrap_or_else(now_ms);
                 let at = |ms| SystemTime::UNIX_EPOCH + Duration::from_millis(ms);
                 failed = Some((life.slot, at(started), SystemTime::now()));
                 let text = failure(name, life.slot, why, self.plan_of(life.slot));
