@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 /// How many ends and changes are shown, the newest last.
 const SHOWN: usize = 5;
 /// How many lines of the log are shown at each end.
-const LINES: usize = 5;
+const LINES: usize = 10;
 
 /// One event with what the log says at that time.
 #[derive(Debug, Clone, PartialEq, Serialize)]

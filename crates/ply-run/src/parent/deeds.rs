@@ -25,8 +25,8 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::spawn_local;
 
-/// How many of its last lines are told of an instance that a command failed at.
-const LINES: usize = 5;
+/// How many of its last lines are told of an instance that a command failed at: a stack trace stands below its error.
+const LINES: usize = 15;
 /// What an instance wrote last may come this long after its end.
 const LATE: Duration = Duration::from_millis(100);
 
